@@ -1,0 +1,26 @@
+/**
+ * The environment in which wrangler and vitest run: offline, quiet, and writing inside the project only.
+ */
+import { join } from "node:path";
+import { ROOT } from "./project.ts";
+
+/** This process's environment with the tools' network look-ups, prompts, banners and log files switched off. */
+export function toolEnvironment(extra: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    CI: "1",
+    CLOUDFLARE_CF_FETCH_ENABLED: "false",
+    WRANGLER_SEND_METRICS: "false",
+    WRANGLER_SEND_ERROR_REPORTS: "false",
+    WRANGLER_HIDE_BANNER: "true",
+    WRANGLER_WRITE_LOGS: "false",
+    WRANGLER_NO_SKILLS_UPDATE_PROMPTS: "true",
+    WRANGLER_LOG_PATH: join(ROOT, ".wrangler", "logs"),
+    WRANGLER_CACHE_DIR: join(ROOT, ".wrangler", "cache"),
+    WRANGLER_REGISTRY_PATH: join(ROOT, ".wrangler", "registry"),
+    // Either one costs a local request half its time (docs/architecture.md).
+    X_LOCAL_OBSERVABILITY: "false",
+    X_LOCAL_EXPLORER: "false",
+    ...extra,
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * One `wrangler dev` on the loopback interface, restarted when it crashes.
+ *
+ * W1. CONCORD_LOOPBACK_DEV is set here and only together with a loopback address: it opens the cluster to everybody
+ *     who reaches the port.
+ * W2. The data folder must be locked by the caller: two processes on one folder corrupt it.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { HOST } from "./ports.ts";
+import { executable, ROOT } from "./project.ts";
+import { startTied, type TiedEnd, type TiedProcess } from "./tied-process.ts";
+import { toolEnvironment } from "./tool-environment.ts";
+
+/** A crash costs nothing but time, but one that repeats this often within the window will not go away. */
+const CRASHES_MAX = 5;
+const CRASH_WINDOW_MS = 60_000;
+const RESTART_AFTER_MS = 500;
+
+export interface WranglerDevOptions {
+  readonly port: number;
+  readonly dataFolder: string;
+  /** Lines that wrangler or the worker writes, at warning level and above unless `verbose`. */
+  readonly onLine: (line: string, stream: "stdout" | "stderr") => void;
+  readonly verbose?: boolean;
+  /** Called for each process group that starts, before it has touched the data folder. */
+  readonly onGroup?: (groupId: number) => void;
+  readonly onRestart?: (end: TiedEnd) => void;
+}
+
+export interface WranglerDev {
+  readonly url: string;
+  /** Resolves after `stop`, rejects when crashes have used up the restarts. */
+  readonly ended: Promise<void>;
+  stop(): Promise<void>;
+  kill(): void;
+}
+
+export function startWranglerDev(options: WranglerDevOptions): WranglerDev {
+  let stopped = false;
+  let current = launch(options);
+  const supervise = async (): Promise<void> => {
+    const crashes: number[] = [];
+    for (;;) {
+      const end = await current.ended;
+      if (end.wanted || stopped) return;
+      const nowMs = Date.now();
+      crashes.push(nowMs);
+      const recent = crashes.filter((atMs) => atMs > nowMs - CRASH_WINDOW_MS).length;
+      if (recent > CRASHES_MAX) {
+        throw new Error(`wrangler dev ended ${recent} times within a minute, last with ${describe(end)}`);
+      }
+      options.onRestart?.(end);
+      await sleep(RESTART_AFTER_MS);
+      if (stopped) return;
+      current = launch(options);
+    }
+  };
+  return {
+    url: `http://${HOST}:${options.port}`,
+    ended: supervise(),
+    stop(): Promise<void> {
+      stopped = true;
+      return current.stop();
+    },
+    kill(): void {
+      stopped = true;
+      current.kill();
+    },
+  };
+}
+
+export function describe(end: TiedEnd): string {
+  return end.signal === null ? `exit code ${end.code ?? "unknown"}` : `signal ${end.signal}`;
+}
+
+function launch(options: WranglerDevOptions): TiedProcess {
+  const tied = startTied({
+    program: executable("wrangler"),
+    args: [
+      "dev",
+      ...["--config", "wrangler.toml"],
+      ...["--ip", HOST],
+      ...["--port", String(options.port)],
+      // Zero: any free port, so that two clusters do not meet at the default one.
+      ...["--inspector-ip", HOST, "--inspector-port", "0"],
+      ...["--persist-to", options.dataFolder],
+      ...["--var", "CONCORD_LOOPBACK_DEV:1"],
+      ...["--log-level", options.verbose === true ? "log" : "warn"],
+      "--show-interactive-dev-session=false",
+    ],
+    cwd: ROOT,
+    env: toolEnvironment(),
+    onLine: options.onLine,
+  });
+  options.onGroup?.(tied.groupId);
+  return tied;
+}

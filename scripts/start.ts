@@ -1,0 +1,199 @@
+/**
+ * `npm start -- [--port N] [--data DIR] [--verbose]`: the five-node cluster under one `wrangler dev` on 127.0.0.1.
+ * Waits for a leader, prints the URLs, and stays until it is told to end.
+ *
+ * One data folder belongs to one running cluster: it is locked before anything touches it (wrangler-dev.ts W2).
+ */
+import { mkdirSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { acquireLock, LockHeldError } from "./exclusive-lock.mjs";
+import { HOST, isPortFree } from "./local-cluster/ports.ts";
+import { DATA_FOLDER_DEFAULT } from "./local-cluster/project.ts";
+import { type ClusterView, waitForLeader } from "./local-cluster/readiness.ts";
+import { describe, startWranglerDev, type WranglerDev } from "./local-cluster/wrangler-dev.ts";
+
+const PORT_DEFAULT = 8787;
+const LEADER_WAIT_MS_MAX = 90_000;
+const PROGRESS_EVERY_MS = 2000;
+/** A signal that arrives twice (from the terminal and from npm) is one wish; a later one means "now". */
+const SECOND_SIGNAL_AFTER_MS = 1000;
+
+const USAGE = `Usage: npm start -- [--port N] [--data DIR] [--verbose]
+
+  --port N     port on ${HOST} (default ${PORT_DEFAULT})
+  --data DIR   data folder, made if absent (default .concord/data)
+  --verbose    show every request and message of wrangler
+`;
+
+class UsageError extends Error {}
+
+interface Options {
+  readonly port: number;
+  readonly dataFolder: string;
+  readonly verbose: boolean;
+}
+
+function readOptions(args: readonly string[]): Options | null {
+  let values: { port?: string; data?: string; verbose?: boolean; help?: boolean };
+  try {
+    values = parseArgs({
+      args: [...args],
+      options: {
+        port: { type: "string" },
+        data: { type: "string" },
+        verbose: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+      },
+    }).values;
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+  if (values.help === true) return null;
+  const port = values.port === undefined ? PORT_DEFAULT : Number(values.port);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
+    throw new UsageError(`--port wants a number from 1 to 65535, not ${JSON.stringify(values.port)}`);
+  }
+  if (values.data === "") throw new UsageError("--data wants the path of a folder");
+  const dataFolder = values.data === undefined ? DATA_FOLDER_DEFAULT : resolve(userFolder(), values.data);
+  return { port, dataFolder, verbose: values.verbose === true };
+}
+
+/** Where the user is: npm itself moves to the project's root. */
+function userFolder(): string {
+  return process.env.INIT_CWD ?? process.cwd();
+}
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv.slice(2));
+  if (options === null) {
+    process.stdout.write(USAGE);
+    return;
+  }
+  mkdirSync(options.dataFolder, { recursive: true });
+  const lock = await acquireLock(join(options.dataFolder, "concord.lock"), {
+    purpose: `npm start on port ${options.port}`,
+  });
+  try {
+    if (!(await isPortFree(options.port))) {
+      throw new Error(
+        `Port ${options.port} of ${HOST} is in use by another program. ` +
+          `Stop that program or choose another port: npm start -- --port ${options.port + 1}`,
+      );
+    }
+    await serve(options, (groupId) => lock.setGroup(groupId));
+  } finally {
+    lock.release();
+  }
+}
+
+async function serve(options: Options, onGroup: (groupId: number) => void): Promise<void> {
+  const startedMs = Date.now();
+  const stopping = new AbortController();
+  let ready = false;
+  const dev = startWranglerDev({
+    port: options.port,
+    dataFolder: options.dataFolder,
+    verbose: options.verbose,
+    onGroup,
+    onLine: (line, stream) => process[stream].write(`${line}\n`),
+    onRestart: (end) => {
+      process.stderr.write(`wrangler dev ended with ${describe(end)}; starting it again. The data is kept.\n`);
+    },
+  });
+  stopOnSignals(dev, stopping);
+  // If wrangler fails for good while the leader is awaited, waiting ends with that reason.
+  dev.ended.catch((error: unknown) => stopping.abort(error));
+  try {
+    process.stdout.write(`Starting five nodes on ${dev.url}, data in ${shortPath(options.dataFolder)}\n`);
+    const view = await waitWithProgress(dev.url, startedMs, stopping.signal);
+    ready = true;
+    process.stdout.write(readyText(dev.url, view, Date.now() - startedMs));
+  } catch (error) {
+    if (!stopping.signal.aborted || stopping.signal.reason !== STOP) throw error;
+  } finally {
+    if (!ready) await dev.stop();
+  }
+  await dev.ended;
+  // The keeper has ended by now; what it started may still be ending.
+  await dev.stop();
+  if (stopping.signal.reason === STOP) process.stdout.write("Stopped; the data is kept.\n");
+}
+
+const STOP = new Error("stopped by a signal");
+
+function stopOnSignals(dev: WranglerDev, stopping: AbortController): void {
+  let firstMs: number | null = null;
+  const stop = (): void => {
+    const nowMs = Date.now();
+    if (firstMs === null) {
+      firstMs = nowMs;
+      stopping.abort(STOP);
+      dev.stop().catch((error: unknown) => {
+        process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+      });
+    } else if (nowMs - firstMs > SECOND_SIGNAL_AFTER_MS) {
+      dev.kill();
+    }
+  };
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, stop);
+  // Set-up started this process and is its parent; without it nobody would pass on a signal.
+  process.once("disconnect", stop);
+  process.channel?.unref();
+}
+
+async function waitWithProgress(url: string, startedMs: number, signal: AbortSignal): Promise<ClusterView> {
+  let state = "starting";
+  const progress = setInterval(() => {
+    process.stdout.write(`  ${Math.round((Date.now() - startedMs) / 1000)} s: ${state}\n`);
+  }, PROGRESS_EVERY_MS);
+  try {
+    return await waitForLeader({
+      url,
+      waitMsMax: LEADER_WAIT_MS_MAX,
+      token: process.env.CONCORD_ROOT_TOKEN,
+      signal,
+      onState: (next) => {
+        state = next;
+      },
+    });
+  } finally {
+    clearInterval(progress);
+  }
+}
+
+function readyText(url: string, view: ClusterView, tookMs: number): string {
+  return `
+Ready after ${(tookMs / 1000).toFixed(1)} s: node ${view.leader} leads ${view.nodesCount} nodes.
+
+  API      ${url}/v1
+  Cluster  ${url}/v1/cluster
+  Docs     README.md, docs/architecture.md
+
+Try it:
+  curl -X PUT '${url}/v1/kv?key=/hello' -H 'content-type: application/json' -d '{"text":"world"}'
+  curl -i '${url}/v1/kv?key=/hello'
+
+Ctrl-C stops the cluster and keeps the data.
+`;
+}
+
+function shortPath(path: string): string {
+  const short = relative(process.cwd(), path);
+  return short === "" || short.startsWith("..") ? path : short;
+}
+
+main().catch((error: unknown) => {
+  process.exitCode = 1;
+  if (error instanceof LockHeldError) {
+    process.stderr.write(
+      `Another cluster is running on this data folder: process ${error.pids.join(", ")} (${error.purpose}) holds ` +
+        `${error.path}.\nStop it, or start this one elsewhere: npm start -- --port 8788 --data .concord/second\n`,
+    );
+  } else if (error instanceof UsageError) {
+    process.stderr.write(`${error.message}\n\n${USAGE}`);
+    process.exitCode = 2;
+  } else {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  }
+});

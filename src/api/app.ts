@@ -1,0 +1,105 @@
+/**
+ * The HTTP API of one node (design 01 §7): every route over a {@link Backend}, as a Hono app that takes Requests and
+ * gives Responses, in a Durable Object and in a plain test alike.
+ *
+ * A1. Every error leaves as a problem document. What is not a ConcordError is logged and told as `internal`; no stack,
+ *     no text of ours reaches the caller.
+ * A2. Every reply carries the cluster's id, its revision, this node and its leader.
+ */
+import { Hono } from "hono";
+import { ConcordError } from "../base/errors.ts";
+import type { Backend } from "./backend.ts";
+import type { ApiCall, ApiContext, ApiEnvironment, LogFields, LogLevel } from "./call.ts";
+import { mountCluster } from "./cluster-routes.ts";
+import { mountInternal } from "./internal-routes.ts";
+import { mountKv } from "./kv-routes.ts";
+import { mountLeases } from "./lease-routes.ts";
+import { problemResponse, SECURITY_HEADERS } from "./problem.ts";
+import { mountTxn } from "./txn-routes.ts";
+
+export interface ApiOptions {
+  /** Who calls when the request carries no principal header. Absent: such a request is refused (401). */
+  readonly principal?: string;
+  /** Mounts the routes that only the Worker may use (`internal-routes.ts`). Default false. */
+  readonly internal?: boolean;
+  /** Wall clock in milliseconds, for the remaining time of leases. Default `Date.now`. */
+  readonly nowMs?: () => number;
+  /** Default: one JSON line on the console. */
+  readonly log?: (level: LogLevel, message: string, fields: LogFields) => void;
+}
+
+export type Api = Hono<ApiEnvironment>;
+
+export function createApi(backend: Backend, options: ApiOptions = {}): Api {
+  const context: ApiContext = {
+    backend,
+    nowMs: options.nowMs ?? Date.now,
+    log: options.log ?? logToConsole,
+    ...(options.principal === undefined ? {} : { principal: options.principal }),
+  };
+  const app: Api = new Hono<ApiEnvironment>();
+  app.onError((error, call) => onError(context, error, call));
+  app.notFound((call) => problemResponse({ code: "not_found", reason: "route", detail: noRoute(call) }));
+  app.use(async (call, next) => {
+    await next();
+    setReplyHeaders(context, call);
+  });
+  mountKv(app, context);
+  mountTxn(app, context);
+  mountLeases(app, context);
+  mountCluster(app, context);
+  if (options.internal === true) mountInternal(app, context);
+  refuseOtherMethods(app);
+  return app;
+}
+
+function noRoute(call: ApiCall): string {
+  return `There is no route ${JSON.stringify(new URL(call.req.url).pathname.slice(0, 80))}.`;
+}
+
+/** A known path with another method is 405 and says what is allowed. Registered last, so real routes win. */
+function refuseOtherMethods(app: Api): void {
+  const methods = new Map<string, string[]>();
+  for (const { method, path } of app.routes) {
+    if (method === "ALL") continue;
+    methods.set(path, [...new Set([...(methods.get(path) ?? []), method])]);
+  }
+  for (const [path, allowed] of methods) {
+    const allow = allowed.join(", ");
+    const detail = `Here is allowed: ${allow}.`;
+    // A literal path below a wildcard serves the wildcard's methods too; the wildcard answers for it.
+    if (path === "/v1/kv/batch") continue;
+    app.all(path, () => problemResponse({ code: "method_not_allowed", detail }, { allow }));
+  }
+}
+
+function onError(context: ApiContext, error: unknown, call: ApiCall): Response {
+  if (error instanceof ConcordError) return problemResponse(error.body);
+  context.log("error", "a request failed unexpectedly", {
+    method: call.req.method,
+    path: new URL(call.req.url).pathname.slice(0, 200),
+    error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  });
+  return problemResponse({
+    code: "internal",
+    detail: "The request failed for a reason of ours; the node's log has it.",
+  });
+}
+
+function setReplyHeaders(context: ApiContext, call: ApiCall): void {
+  const { headers } = call.res;
+  const { clusterId, node, leader, revision } = context.backend.position();
+  if (clusterId !== null) headers.set("concord-cluster", clusterId);
+  // A forwarded write is known by its outcome before this node has applied it.
+  headers.set("concord-revision", String(Math.max(revision, call.get("revision") ?? 0)));
+  headers.set("concord-node", String(node));
+  if (leader !== null) headers.set("concord-leader", String(leader));
+  const etag = call.get("etag");
+  if (etag !== undefined && !headers.has("etag")) headers.set("etag", etag);
+  if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
+  for (const [name, value] of Object.entries(SECURITY_HEADERS)) headers.set(name, value);
+}
+
+function logToConsole(level: LogLevel, message: string, fields: LogFields): void {
+  console[level](JSON.stringify({ level, message, ...fields }));
+}

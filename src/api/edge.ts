@@ -1,0 +1,257 @@
+/**
+ * The Worker in front of the nodes: lets in, finds the cluster, passes on (design 01 §7, 05 Security).
+ *
+ * E1. Only the paths named here leave for a node. Peer and internal routes are not among them, and every `x-concord-`
+ *     header of a caller is removed: what a node reads there was written here.
+ * E2. No object of a cluster is touched before the cluster is known to exist.
+ * E3. Tokens end here; nodes see a principal.
+ */
+import { ConcordError } from "../base/errors.ts";
+import { authorize, localityOf } from "./access.ts";
+import { parseJson, readBody } from "./body.ts";
+import { INTERNAL_HEADER, PRINCIPAL_HEADER } from "./call.ts";
+import { DEFAULT_CLUSTER, isClusterName } from "./cluster-name.ts";
+import { CALL_TIMEOUT_MS_DEFAULT, CALL_TIMEOUT_MS_MAX } from "./limits.ts";
+import { type ClusterPlace, NodeDirectory, type NodeNamespace, placed } from "./node-directory.ts";
+import { problemResponse, refusal, SECURITY_HEADERS } from "./problem.ts";
+import { clusterSchema } from "./schema.ts";
+import { shaped } from "./shape.ts";
+import type { WireCluster } from "./wire.ts";
+
+export interface EdgeEnvironment {
+  readonly NODES: NodeNamespace;
+  /** Nodes per cluster. Default "5". */
+  readonly NODE_COUNT?: string;
+  readonly CONCORD_ROOT_TOKEN?: string;
+  readonly CONCORD_LOOPBACK_DEV?: string;
+}
+
+export interface Edge {
+  fetch(request: Request, environment: EdgeEnvironment): Promise<Response>;
+}
+
+const CLUSTERS_KNOWN_MAX = 10_000;
+/** How much longer than the node the Worker waits, so that the node's own answer wins. */
+const DEADLINE_GRACE_MS = 2_000;
+
+const DEFAULT_PLACE: ClusterPlace = { name: DEFAULT_CLUSTER, jurisdiction: null, placement: [] };
+
+/** One per isolate: it remembers leaders and clusters, both only as hints or as facts that never change. */
+export function createEdge(options: { readonly random?: () => number } = {}): Edge {
+  const directory = new NodeDirectory({ random: options.random ?? Math.random });
+  const known = new Map<string, ClusterPlace>([[DEFAULT_CLUSTER, DEFAULT_PLACE]]);
+  return {
+    async fetch(request, environment) {
+      try {
+        return await answer({ directory, known, environment }, request);
+      } catch (error) {
+        if (error instanceof ConcordError) return problemResponse(error.body);
+        const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+        console.error(JSON.stringify({ level: "error", message: "a request failed in the Worker", error: text }));
+        return problemResponse({ code: "internal", detail: "The request failed for a reason of ours." });
+      }
+    },
+  };
+}
+
+interface EdgeState {
+  readonly directory: NodeDirectory;
+  /** Clusters that were seen to exist; a cluster is never removed. */
+  readonly known: Map<string, ClusterPlace>;
+  readonly environment: EdgeEnvironment;
+}
+
+async function answer(state: EdgeState, request: Request): Promise<Response> {
+  const rules = accessRules(state.environment);
+  const url = new URL(request.url);
+  if (url.pathname === "/livez") return answerLiveness(request, rules);
+  const access = await authorize(request, rules);
+  if (!access.granted) return problemResponse(access.error);
+  if (url.pathname === "/") return describe(request, url);
+  if (url.pathname === "/v1/clusters") return await answerClusters(state, request, url, access.principal);
+  const { cluster, path } = splitPath(url.pathname);
+  if (!isForNodes(path)) throw noRoute();
+  const place = await findCluster(state, cluster, access.principal);
+  return await forward(state, place, request, { path, search: url.search, principal: access.principal });
+}
+
+function accessRules(environment: EdgeEnvironment) {
+  const rootToken = environment.CONCORD_ROOT_TOKEN;
+  return {
+    rootToken: rootToken === "" ? undefined : rootToken,
+    loopbackDev: environment.CONCORD_LOOPBACK_DEV === "1",
+  };
+}
+
+/** The one route without a token, for those who watch deployments; it says that the Worker runs and nothing else. */
+function answerLiveness(request: Request, rules: ReturnType<typeof accessRules>): Response {
+  const refused = rules.rootToken === undefined ? localityOf(request, rules.loopbackDev) : null;
+  return refused === null ? json({ status: "live" }) : problemResponse(refused);
+}
+
+function describe(request: Request, url: URL): Response {
+  if (request.method !== "GET" && request.method !== "HEAD") return methodNotAllowed("GET, HEAD");
+  const { origin } = url;
+  return json({
+    name: "Concord Edge",
+    api: `${origin}/v1`,
+    cluster: `${origin}/v1/cluster`,
+    clusters: `${origin}/v1/clusters`,
+    other_clusters: `${origin}/c/{cluster}/v1`,
+    health: { live: `${origin}/livez`, ready: `${origin}/readyz`, health: `${origin}/healthz` },
+  });
+}
+
+function json(body: object, status = 200, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(JSON.stringify(body), {
+    status,
+    headers: { "content-type": "application/json", "cache-control": "no-store", ...SECURITY_HEADERS, ...headers },
+  });
+}
+
+function methodNotAllowed(allow: string): Response {
+  return problemResponse({ code: "method_not_allowed", detail: `Here is allowed: ${allow}.` }, { allow });
+}
+
+function noRoute(): ConcordError {
+  return new ConcordError({ code: "not_found", reason: "route", detail: "There is no such route." });
+}
+
+/** `/c/{cluster}/rest` names a cluster, anything else is the default one's. */
+function splitPath(pathname: string): { readonly cluster: string; readonly path: string } {
+  if (!pathname.startsWith("/c/")) return { cluster: DEFAULT_CLUSTER, path: pathname };
+  const slash = pathname.indexOf("/", 3);
+  if (slash < 0) return { cluster: pathname.slice(3), path: "" };
+  return { cluster: pathname.slice(3, slash), path: pathname.slice(slash) };
+}
+
+function isForNodes(path: string): boolean {
+  return path.startsWith("/v1/") || path === "/readyz" || path === "/healthz" || path === "/livez";
+}
+
+async function answerClusters(state: EdgeState, request: Request, url: URL, principal: string): Promise<Response> {
+  const passing = { path: "/internal/clusters", search: url.search, principal, internal: true };
+  if (request.method === "GET" || request.method === "HEAD") {
+    return await forward(state, DEFAULT_PLACE, request, passing);
+  }
+  if (request.method !== "POST") return methodNotAllowed("GET, HEAD, POST");
+  const body = await readBody(request);
+  const cluster = shaped(clusterSchema, parseJson(body, "invalid_request"), "invalid_request");
+  checkJurisdiction(state.environment.NODES, cluster.jurisdiction ?? null);
+  const response = await forward(state, DEFAULT_PLACE, request, { ...passing, body });
+  if (response.status !== 201) return response;
+  const created = (await response.json()) as WireCluster;
+  remember(state, created);
+  const headers = new Headers(response.headers);
+  headers.set("location", `/c/${created.name}/v1`);
+  return new Response(JSON.stringify({ ...created, url: `${url.origin}/c/${created.name}/v1` }), {
+    status: 201,
+    headers,
+  });
+}
+
+/** Asked before the cluster is written down: one that cannot be placed must not come to exist. */
+function checkJurisdiction(namespace: NodeNamespace, jurisdiction: string | null): void {
+  try {
+    placed(namespace, { jurisdiction });
+  } catch {
+    const detail = `The jurisdiction ${JSON.stringify(jurisdiction)} is not available on this platform.`;
+    throw refusal("invalid_request", "jurisdiction", detail);
+  }
+}
+
+async function findCluster(state: EdgeState, name: string, principal: string): Promise<ClusterPlace> {
+  const place = state.known.get(name);
+  if (place !== undefined) return place;
+  if (!isClusterName(name)) throw unknownCluster(name);
+  const lookup = new Request("http://node/");
+  const passing = { path: `/internal/clusters/${name}`, search: "", principal, internal: true };
+  const response = await forward(state, DEFAULT_PLACE, lookup, passing);
+  if (response.ok) {
+    const found = (await response.json()) as WireCluster;
+    remember(state, found);
+    return found;
+  }
+  if (response.status === 404) throw unknownCluster(name);
+  const detail = "The list of clusters cannot be read now; try again.";
+  throw new ConcordError({ code: "cluster_not_ready", reason: "cluster_list", detail });
+}
+
+function remember(state: EdgeState, place: ClusterPlace): void {
+  if (state.known.size >= CLUSTERS_KNOWN_MAX) {
+    state.known.clear();
+    state.known.set(DEFAULT_CLUSTER, DEFAULT_PLACE);
+  }
+  state.known.set(place.name, place);
+}
+
+function unknownCluster(name: string): ConcordError {
+  const shown = JSON.stringify(name.slice(0, 80));
+  return new ConcordError({ code: "unknown_cluster", detail: `There is no cluster ${shown}.` });
+}
+
+interface Passing {
+  readonly path: string;
+  readonly search: string;
+  readonly principal: string;
+  /** Opens internal routes. */
+  readonly internal?: boolean;
+  /** The body, if it was read already. */
+  readonly body?: Uint8Array;
+}
+
+async function forward(state: EdgeState, place: ClusterPlace, request: Request, passing: Passing): Promise<Response> {
+  const { NODES, NODE_COUNT } = state.environment;
+  const nodesCount = Number(NODE_COUNT ?? "5");
+  const { node, query } = pinnedNode(request, passing.search, nodesCount);
+  const hasBody = request.method !== "GET" && request.method !== "HEAD";
+  return await state.directory.forward(NODES, nodesCount, place, {
+    method: request.method,
+    target: passing.path + query,
+    headers: headersForNode(request.headers, passing),
+    body: hasBody ? (passing.body ?? (await readBody(request))) : null,
+    node,
+    leaderFirst: hasBody || !query.includes("consistency=serializable"),
+    deadlineMs: Date.now() + timeoutMsIn(query) + DEADLINE_GRACE_MS,
+  });
+}
+
+function headersForNode(from: Headers, passing: Passing): Headers {
+  const headers = new Headers();
+  for (const [name, value] of from) {
+    if (!name.startsWith("x-concord-") && !NOT_FORWARDED.has(name)) headers.set(name, value);
+  }
+  headers.set(PRINCIPAL_HEADER, passing.principal);
+  if (passing.internal === true) headers.set(INTERNAL_HEADER, "1");
+  return headers;
+}
+
+/** Secrets, and what describes the connection or the body as it came in rather than as it goes on. */
+const NOT_FORWARDED: ReadonlySet<string> = new Set([
+  "authorization",
+  "cookie",
+  "concord-prefer-node",
+  "connection",
+  "content-length",
+  "host",
+  "transfer-encoding",
+]);
+
+/** `concord-prefer-node: N` or `?node=N` asks exactly that node, for tests and diagnosis. */
+function pinnedNode(request: Request, search: string, nodesCount: number): { node: number | null; query: string } {
+  const pairs = search.slice(1).split("&");
+  const rest = pairs.filter((pair) => pair !== "" && !pair.startsWith("node="));
+  const query = rest.length === 0 ? "" : `?${rest.join("&")}`;
+  const inQuery = pairs.find((pair) => pair.startsWith("node="))?.slice("node=".length);
+  const text = request.headers.get("concord-prefer-node") ?? inQuery;
+  if (text === undefined) return { node: null, query };
+  const node = /^[0-9]$/.test(text) ? Number(text) : 0;
+  if (node >= 1 && node <= nodesCount) return { node, query };
+  throw refusal("invalid_request", "node", `A node is a number from 1 to ${nodesCount}.`);
+}
+
+/** Lenient: the node checks the parameter; here it only bounds the wait. */
+function timeoutMsIn(query: string): number {
+  const asked = Number(/[?&]timeout_ms=([0-9]{1,6})(?:&|$)/.exec(query)?.[1] ?? CALL_TIMEOUT_MS_DEFAULT);
+  return Math.min(asked, CALL_TIMEOUT_MS_MAX);
+}

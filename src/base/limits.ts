@@ -1,0 +1,49 @@
+/**
+ * Every limit of the system, in one place, with its unit (design 01 §5).
+ * Admission limits may be lowered by configuration at the edge; apply never reads them (S12).
+ */
+import { assert } from "./assert.ts";
+
+export const KEY_BYTES_MAX = 4096;
+export const VALUE_BYTES_MAX = 1 << 20;
+export const METADATA_BYTES_MAX = 4096;
+export const CONTENT_TYPE_BYTES_MAX = 256;
+export const COMPARES_MAX = 64;
+export const OPERATIONS_PER_BRANCH_MAX = 128;
+export const TXN_BYTES_MAX = 1_500_000;
+export const NESTING_MAX = 100;
+export const BATCH_KEYS_MAX = 500;
+export const RANGE_LIMIT_MAX = 1000;
+export const RANGE_LIMIT_DEFAULT = 100;
+export const REPLY_BYTES_MAX = 4 << 20;
+export const BODY_BYTES_MAX = 2 << 20;
+export const DELETE_KEYS_MAX = 10_000;
+
+export const IDEMPOTENCY_KEY_BYTES_MAX = 256;
+export const IDEMPOTENCY_KEPT_MS_MIN = 10 * 60 * 1000;
+export const IDEMPOTENCY_KEPT_REVISIONS_MIN = 10_000;
+export const IDEMPOTENCY_ENTRIES_MAX = 100_000;
+export const IDEMPOTENCY_BYTES_MAX = 64 << 20;
+export const IDEMPOTENCY_RESULT_BYTES_MAX = 32 << 10;
+
+export const LEASE_KEYS_MAX = 10_000;
+export const LEASES_MAX = 100_000;
+export const LEASE_TTL_S_MIN = 1;
+/** Ten years: far above any use, far below what would overflow a millisecond counter (S35). */
+export const LEASE_TTL_S_MAX = 315_360_000;
+
+export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
+
+/** A row of the log holds a whole batch of entries; a larger batch is split (the platform refuses rows of 2 MB). */
+export const LOG_ROW_BYTES_MAX = 1_900_000;
+/** Entries in one append message, and their bytes; one entry always fits, whatever its size. */
+export const APPEND_ENTRIES_MAX = 1024;
+export const APPEND_BYTES_MAX = 1 << 20;
+export const APPENDS_IN_FLIGHT_MAX = 16;
+/** Proposals that the leader holds un-committed before it answers `overloaded`. */
+export const PROPOSALS_IN_FLIGHT_MAX = 8192;
+export const PROPOSALS_IN_FLIGHT_BYTES_MAX = 32 << 20;
+
+assert(TXN_BYTES_MAX < LOG_ROW_BYTES_MAX, "one entry fits one log row");
+assert(VALUE_BYTES_MAX + METADATA_BYTES_MAX + KEY_BYTES_MAX < TXN_BYTES_MAX, "the largest put fits one txn");
+assert(BODY_BYTES_MAX > TXN_BYTES_MAX, "a txn of the largest size fits a request body");

@@ -1,0 +1,149 @@
+/**
+ * The Durable Object of one node: binds the runtime's ports to the platform and routes what arrives (design 02 §2).
+ *
+ * N1. Every call into the runtime is one synchronous turn. What throws there ends this instance in the same turn, which
+ *     cancels the turn's sends and writes (platform: `ctx.abort`); the next request starts a new one from storage.
+ * N2. Everything of a node lives in its instance: objects of one class may share an isolate, so modules hold no state.
+ * N3. Peer routes answer only under the header that the Worker removes from outside requests.
+ *
+ * Must not: decide anything about consensus or data.
+ */
+import { DurableObject } from "cloudflare:workers";
+import { createApi } from "../api/app.ts";
+import { problemResponse } from "../api/problem.ts";
+import { NodeBackend } from "./backend.ts";
+import { type NodeName, nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "./node-environment.ts";
+import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
+import { PEER_HEADER, PeerTransport } from "./peer-transport.ts";
+import type { Ports } from "./ports.ts";
+import { createRuntime, type Runtime } from "./runtime.ts";
+import { SqliteStorage } from "./sqlite-storage.ts";
+import { NodeWake } from "./wake.ts";
+
+interface Node {
+  readonly runtime: Runtime;
+  readonly transport: PeerTransport;
+  readonly wake: NodeWake;
+  readonly own: OwnStatus;
+  readonly api: { fetch(request: Request): Response | Promise<Response> };
+}
+
+export class ConcordNode extends DurableObject<Env> {
+  /** Null in an object whose name is not a node's: it holds nothing and answers nothing. */
+  readonly #node: Node | null;
+  #ended = false;
+  #nowMs = 0;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    const name = parseObjectName(ctx.id.name, nodesCountOf(env));
+    this.#node = name === null ? null : this.#createNode(name);
+  }
+
+  override async fetch(request: Request): Promise<Response> {
+    const node = this.#node;
+    if (node === null) return problemResponse({ code: "not_found", detail: "There is no node of that name." });
+    const url = new URL(request.url);
+    if (!url.pathname.startsWith("/peer/")) return await node.api.fetch(request);
+    if (!request.headers.has(PEER_HEADER)) return new Response(null, { status: 404 });
+    switch (url.pathname) {
+      case "/peer/message":
+        return await node.transport.onMessageRequest(request);
+      case "/peer/stream":
+        return node.transport.onStreamRequest(request);
+      default:
+        return answerStatus(url, node.own) ?? new Response(null, { status: 404 });
+    }
+  }
+
+  override alarm(): void {
+    const node = this.#node;
+    if (node === null) return;
+    node.wake.alarmFired();
+    this.#turn(() => node.runtime.onAlarm());
+  }
+
+  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void {
+    this.#node?.transport.onSocketMessage(socket, data);
+  }
+
+  override webSocketClose(socket: WebSocket, code: number): void {
+    // The other side sees a clean end only if this side answers; these codes may not be sent (platform: known issues).
+    if (code === 1005 || code === 1006 || code === 1015) return;
+    try {
+      socket.close(code);
+    } catch {
+      // Already closed on both sides.
+    }
+  }
+
+  override webSocketError(): void {
+    // The close that follows says all there is; a stream is dialled again by whoever needs it.
+  }
+
+  #createNode(name: NodeName): Node {
+    const { ctx } = this;
+    const config = nodeConfigOf(this.env, name.id, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0);
+    const turn = <T>(work: () => T): T => this.#turn(work);
+    const nowMs = () => this.#monotonicMs();
+    const stub = (id: number) =>
+      this.env.NODES.get(this.env.NODES.idFromName(objectName({ cluster: name.cluster, id })));
+    const log: Ports["log"] = (level, message, fields) => {
+      console[level](JSON.stringify({ level, message, cluster: name.cluster, node: name.id, ...fields }));
+    };
+    const storage = new SqliteStorage(ctx.storage, turn);
+    const wake = new NodeWake({
+      nowMs,
+      setAlarm: (atWallMs) => ctx.storage.setAlarm(atWallMs),
+      onTimer: () => turn(() => runtime.onTimer()),
+    });
+    const transport = new PeerTransport(name.id, config.members, {
+      stub,
+      acceptWebSocket: (socket, tags) => ctx.acceptWebSocket(socket, tags),
+      getWebSockets: (tag) => ctx.getWebSockets(tag),
+      nowMs,
+      receive: (envelope) => turn(() => runtime.onPeer(envelope)),
+      log,
+    });
+    const clock = { nowMs, wallMs: () => Date.now() };
+    const abort = (reason: string) => this.#abort(reason);
+    const runtime: Runtime = createRuntime(config, { storage, transport, wake, clock, abort, log });
+    const own: OwnStatus = {
+      status: () => turn(() => runtime.status()),
+      digestAt: (index) => turn(() => runtime.digestAt(index)),
+    };
+    const backend = new NodeBackend({
+      runtime,
+      turn,
+      clusterName: name.cluster,
+      members: config.members,
+      source: new PeerStatusSource(name.id, own, stub),
+    });
+    turn(() => runtime.start());
+    return { runtime, transport, wake, own, api: createApi(backend, { internal: true, log }) };
+  }
+
+  /** One synchronous call into the runtime (N1). */
+  #turn<T>(work: () => T): T {
+    if (this.#ended) throw new Error("this instance of the node has ended");
+    try {
+      return work();
+    } catch (error) {
+      this.#abort(error instanceof Error ? (error.stack ?? error.message) : String(error));
+      throw error;
+    }
+  }
+
+  #abort(reason: string): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    console.error(JSON.stringify({ level: "error", message: "node instance ended", object: this.ctx.id.name, reason }));
+    this.ctx.abort(reason);
+  }
+
+  /** Date.now() may be set back; a node's own clock never is. */
+  #monotonicMs(): number {
+    this.#nowMs = Math.max(this.#nowMs, Date.now());
+    return this.#nowMs;
+  }
+}

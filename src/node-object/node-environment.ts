@@ -1,0 +1,61 @@
+/** A node's name and configuration, read from the object's name and the environment variables. Pure. */
+import type { NodeId } from "../raft/types.ts";
+import type { NodeConfig } from "./ports.ts";
+
+/** The variables that a node reads; all text, as in wrangler.toml. */
+export interface NodeVariables {
+  readonly NODE_COUNT?: string;
+  readonly HEARTBEAT_MS?: string;
+  readonly ELECTION_TIMEOUT_MS_MIN?: string;
+  readonly ELECTION_TIMEOUT_MS_MAX?: string;
+}
+
+export interface NodeName {
+  readonly cluster: string;
+  readonly id: NodeId;
+}
+
+const NODE_COUNTS = [1, 3, 5, 7];
+
+/** The object's name is `{cluster}/{node id}`; the node id is plain decimal. */
+export function objectName(name: NodeName): string {
+  return `${name.cluster}/${name.id}`;
+}
+
+/** Null for a name that is none of ours: such an object has no node in it and answers nothing. */
+export function parseObjectName(text: string | undefined, nodesCount: number): NodeName | null {
+  const match = /^(.+)\/([1-9])$/.exec(text ?? "");
+  const cluster = match?.[1];
+  const id = Number(match?.[2] ?? "0");
+  return cluster === undefined || id < 1 || id > nodesCount ? null : { cluster, id };
+}
+
+/** @throws RangeError naming the variable: a cluster with a wrong configuration must not start. */
+export function nodesCountOf(variables: NodeVariables): number {
+  const count = integerOf("NODE_COUNT", variables.NODE_COUNT, 5, 1, 7);
+  if (!NODE_COUNTS.includes(count))
+    throw new RangeError(`NODE_COUNT is ${count}, must be one of ${NODE_COUNTS.join(", ")}`);
+  return count;
+}
+
+export function nodeConfigOf(variables: NodeVariables, id: NodeId, seed: number): NodeConfig {
+  const heartbeatMs = integerOf("HEARTBEAT_MS", variables.HEARTBEAT_MS, 50, 1, 10_000);
+  const electionTimeoutMsMin = integerOf("ELECTION_TIMEOUT_MS_MIN", variables.ELECTION_TIMEOUT_MS_MIN, 300, 2, 60_000);
+  const electionTimeoutMsMax = integerOf("ELECTION_TIMEOUT_MS_MAX", variables.ELECTION_TIMEOUT_MS_MAX, 600, 2, 120_000);
+  // A follower must hear more than one heartbeat per timeout, or a single late one starts an election.
+  if (electionTimeoutMsMin < 2 * heartbeatMs) throw new RangeError("ELECTION_TIMEOUT_MS_MIN is below 2 x HEARTBEAT_MS");
+  if (electionTimeoutMsMax <= electionTimeoutMsMin) {
+    throw new RangeError("ELECTION_TIMEOUT_MS_MAX is not above ELECTION_TIMEOUT_MS_MIN");
+  }
+  const members = Array.from({ length: nodesCountOf(variables) }, (_, position) => position + 1);
+  // The platform may replace an object without its knowledge, so every round stands behind a write (design 02 §1).
+  return { id, members, heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax, fence: true, seed };
+}
+
+function integerOf(name: string, text: string | undefined, fallback: number, low: number, high: number): number {
+  const value = text === undefined ? fallback : Number(text);
+  if (!Number.isSafeInteger(value) || value < low || value > high) {
+    throw new RangeError(`${name} is ${String(text)}, must be an integer from ${low} to ${high}`);
+  }
+  return value;
+}

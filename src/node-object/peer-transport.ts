@@ -1,0 +1,266 @@
+/**
+ * Messages between nodes: WebSocket streams opened by fetch, and plain fetch (design 02 §2, Transport).
+ *
+ * M1. `send` hands the frame to the platform before it returns. The output gate is captured there, so a frame sent
+ *     before a turn's first write leaves at once and one sent after it waits for the commit. Nothing is queued here.
+ * M2. One open stream per pair serves both directions: dialled lazily by whoever speaks first, accepted hibernatable
+ *     by the other side (platform: an outgoing socket cannot hibernate, an accepted one can).
+ * M3. While there is no stream, and for elections and `hello`, frames go by plain fetch; an answer is a message of its
+ *     own. Fetches per peer are bounded; what is over the bound is dropped, because Raft repeats.
+ * M4. Every attempt takes a fresh stub: one that saw its object reset fails for ever.
+ * M5. Whoever sends a frame from node n arrives on a channel that was opened as node n, or is dropped.
+ *
+ * Must not: interpret messages, retry a frame, or keep timers (an idle node has none).
+ */
+import { unreachable } from "../base/assert.ts";
+import type { NodeId } from "../raft/types.ts";
+import { decodeFrame, encodeFrame } from "./codec.ts";
+import type { PeerBody, PeerEnvelope, Transport } from "./ports.ts";
+
+/** Names the sending node. The Worker removes it from what comes from outside; without it no peer route answers. */
+export const PEER_HEADER = "x-concord-peer";
+
+const FETCHES_IN_FLIGHT_MAX = 64;
+const DIAL_BACKOFF_MS_MIN = 20;
+const DIAL_BACKOFF_MS_MAX = 1000;
+/** Everything that goes by stream is answered; a stream that stays silent so long is half open, whatever it says. */
+const STREAM_SILENCE_MS_MAX = 2000;
+
+/** What this file needs of the Durable Object. */
+export interface PeerPlatform {
+  /** A fresh stub of a node of this cluster. */
+  stub(id: NodeId): { fetch(url: string, init?: RequestInit): Promise<Response> };
+  /** Accepts a socket that survives hibernation, under a tag. */
+  acceptWebSocket(socket: WebSocket, tags: string[]): void;
+  getWebSockets(tag: string): WebSocket[];
+  nowMs(): number;
+  /** One turn of the node for each message that arrived. */
+  receive(envelope: PeerEnvelope): void;
+  log(
+    level: "info" | "warn",
+    message: string,
+    fields: Readonly<Record<string, string | number | boolean | null>>,
+  ): void;
+}
+
+interface Peer {
+  /** The stream that this node dialled, once open. */
+  stream: WebSocket | null;
+  dialling: boolean;
+  dialAtMs: number;
+  backoffMs: number;
+  fetchesInFlight: number;
+  /** When the first frame went out to which nothing has come back yet. */
+  unansweredSinceMs: number | null;
+}
+
+export class PeerTransport implements Transport {
+  readonly #self: NodeId;
+  readonly #platform: PeerPlatform;
+  readonly #peers = new Map<NodeId, Peer>();
+
+  constructor(self: NodeId, members: readonly NodeId[], platform: PeerPlatform) {
+    this.#self = self;
+    this.#platform = platform;
+    for (const id of members) {
+      if (id === self) continue;
+      this.#peers.set(id, {
+        stream: null,
+        dialling: false,
+        dialAtMs: 0,
+        backoffMs: DIAL_BACKOFF_MS_MIN,
+        fetchesInFlight: 0,
+        unansweredSinceMs: null,
+      });
+    }
+  }
+
+  send(envelope: PeerEnvelope): void {
+    const peer = this.#peers.get(envelope.to);
+    if (peer === undefined) return;
+    const frame = encodeFrame(envelope);
+    if (usesStream(envelope.body)) {
+      if (this.#sendOnStream(envelope.to, peer, frame)) return;
+      this.#dial(envelope.to, peer);
+    }
+    this.#post(envelope.to, peer, frame);
+  }
+
+  /** Ends the streams that this node dialled, so that nothing keeps it in memory. */
+  closeStreams(): void {
+    for (const peer of this.#peers.values()) {
+      const stream = peer.stream;
+      peer.stream = null;
+      if (stream !== null) closeQuietly(stream);
+    }
+  }
+
+  /** `POST /peer/message`: one frame. */
+  async onMessageRequest(request: Request): Promise<Response> {
+    const from = this.#peerOf(request);
+    if (from === null) return new Response(null, { status: 404 });
+    this.#arrived(from, await request.text());
+    return new Response(null, { status: 204 });
+  }
+
+  /** `GET /peer/stream` with an upgrade: the peer dials. */
+  onStreamRequest(request: Request): Response {
+    const from = this.#peerOf(request);
+    if (from === null) return new Response(null, { status: 404 });
+    if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") return new Response(null, { status: 426 });
+    // A peer that dials again has lost its end of any earlier stream.
+    for (const earlier of this.#platform.getWebSockets(tagOf(from))) closeQuietly(earlier);
+    const pair = new WebSocketPair();
+    this.#platform.acceptWebSocket(pair[1], [tagOf(from)]);
+    pair[1].serializeAttachment({ peer: from });
+    return new Response(null, { status: 101, webSocket: pair[0] });
+  }
+
+  /** A message on a socket that {@link onStreamRequest} accepted, perhaps by an earlier instance of this object. */
+  onSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void {
+    const from = peerOfSocket(socket);
+    const peer = from === null ? undefined : this.#peers.get(from);
+    if (from === null || peer === undefined) return;
+    peer.unansweredSinceMs = null;
+    this.#arrived(from, data);
+  }
+
+  #arrived(from: NodeId, data: unknown): void {
+    const decoded = typeof data === "string" ? decodeFrame(data) : ({ ok: false, reason: "not text" } as const);
+    if (!decoded.ok) {
+      this.#platform.log("warn", "peer frame refused", { from, reason: decoded.reason });
+    } else if (decoded.envelope.from !== from || decoded.envelope.to !== this.#self) {
+      this.#platform.log("warn", "peer frame of another node", {
+        from,
+        claimed: decoded.envelope.from,
+        to: decoded.envelope.to,
+      });
+    } else this.#platform.receive(decoded.envelope);
+  }
+
+  #peerOf(request: Request): NodeId | null {
+    const id = Number(request.headers.get(PEER_HEADER) ?? "");
+    return this.#peers.has(id) ? id : null;
+  }
+
+  #sendOnStream(id: NodeId, peer: Peer, frame: string): boolean {
+    const stream = peer.stream ?? this.#acceptedStream(id);
+    if (stream === null) return false;
+    const nowMs = this.#platform.nowMs();
+    peer.unansweredSinceMs ??= nowMs;
+    if (nowMs - peer.unansweredSinceMs > STREAM_SILENCE_MS_MAX) return this.#giveUp(id, peer, stream, "silent");
+    try {
+      stream.send(frame);
+      return true;
+    } catch (error) {
+      // The socket closed and its event has not come yet. The frame goes by fetch, the stream is dialled again.
+      return this.#giveUp(id, peer, stream, String(error));
+    }
+  }
+
+  #giveUp(id: NodeId, peer: Peer, stream: WebSocket, reason: string): false {
+    this.#platform.log("info", "peer stream given up", { peer: id, reason });
+    if (peer.stream === stream) peer.stream = null;
+    peer.unansweredSinceMs = null;
+    closeQuietly(stream);
+    return false;
+  }
+
+  #acceptedStream(id: NodeId): WebSocket | null {
+    for (const socket of this.#platform.getWebSockets(tagOf(id))) {
+      if (socket.readyState === WebSocket.OPEN) return socket;
+    }
+    return null;
+  }
+
+  #dial(id: NodeId, peer: Peer): void {
+    if (peer.dialling || this.#platform.nowMs() < peer.dialAtMs) return;
+    peer.dialling = true;
+    const headers = { upgrade: "websocket", [PEER_HEADER]: String(this.#self) };
+    this.#platform
+      .stub(id)
+      .fetch("http://node/peer/stream", { headers })
+      .then(
+        (response) => this.#dialled(id, peer, response.webSocket, `status ${response.status}`),
+        (error: unknown) => this.#dialled(id, peer, null, String(error)),
+      );
+  }
+
+  #dialled(id: NodeId, peer: Peer, stream: WebSocket | null, reason: string): void {
+    peer.dialling = false;
+    if (stream === null) {
+      peer.dialAtMs = this.#platform.nowMs() + peer.backoffMs;
+      peer.backoffMs = Math.min(peer.backoffMs * 2, DIAL_BACKOFF_MS_MAX);
+      this.#platform.log("info", "peer not reached", { peer: id, reason });
+      return;
+    }
+    const ended = () => {
+      if (peer.stream !== stream) return;
+      peer.stream = null;
+      // A stream that opens and closes at once must not make a loop of dials.
+      peer.dialAtMs = this.#platform.nowMs() + peer.backoffMs;
+      closeQuietly(stream);
+    };
+    stream.addEventListener("message", (event) => {
+      peer.backoffMs = DIAL_BACKOFF_MS_MIN;
+      peer.unansweredSinceMs = null;
+      this.#arrived(id, event.data);
+    });
+    stream.addEventListener("close", ended);
+    stream.addEventListener("error", ended);
+    stream.accept();
+    peer.stream = stream;
+    peer.unansweredSinceMs = null;
+  }
+
+  #post(id: NodeId, peer: Peer, frame: string): void {
+    if (peer.fetchesInFlight >= FETCHES_IN_FLIGHT_MAX) return;
+    peer.fetchesInFlight += 1;
+    const headers = { [PEER_HEADER]: String(this.#self) };
+    const settled = () => {
+      peer.fetchesInFlight -= 1;
+    };
+    this.#platform
+      .stub(id)
+      .fetch("http://node/peer/message", { method: "POST", headers, body: frame })
+      .then((response) => response.body?.cancel())
+      .then(settled, settled);
+  }
+}
+
+/** Elections and `hello` are rare and must not keep a stream open; all else is frequent. */
+function usesStream(body: PeerBody): boolean {
+  if (body.kind !== "raft") return body.kind !== "hello";
+  switch (body.message.kind) {
+    case "pre_vote":
+    case "pre_vote_reply":
+    case "vote":
+    case "vote_reply":
+      return false;
+    case "append":
+    case "append_reply":
+    case "read_index":
+    case "read_index_reply":
+      return true;
+    default:
+      return unreachable(body.message);
+  }
+}
+
+function tagOf(id: NodeId): string {
+  return `peer:${id}`;
+}
+
+function peerOfSocket(socket: WebSocket): NodeId | null {
+  const attachment: unknown = socket.deserializeAttachment();
+  if (typeof attachment !== "object" || attachment === null || !("peer" in attachment)) return null;
+  return typeof attachment.peer === "number" ? attachment.peer : null;
+}
+
+function closeQuietly(socket: WebSocket): void {
+  try {
+    socket.close(1000);
+  } catch {
+    // Closing a socket that is already closed throws; closed is what was wanted.
+  }
+}

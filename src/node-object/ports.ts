@@ -1,0 +1,158 @@
+/**
+ * The ports of the node runtime: all that it knows of the world (design 02 §2). Types only.
+ * The Durable Object implements them over SQLite, sockets, timers and the alarm; the simulator implements them with a
+ * seeded disk, network and clock. The runtime itself (`runtime.ts`) has no other I/O.
+ *
+ * P1. Everything is synchronous within a turn. A turn is one call into the runtime (one message, timer, request).
+ * P2. All writes of one turn become durable together or not at all; what is sent after the first write of the turn
+ *     leaves only once they are durable (the output gate), what is sent before leaves at once.
+ * P3. If `write` throws, the runtime calls `abort` in the same turn and never touches its ports again.
+ */
+import type { Row, ScanRange } from "../kv/store.ts";
+import type { Entry, HardState, Message, NodeId } from "../raft/types.ts";
+
+/** Who this storage belongs to. Written once when the storage is first used, then on each step of forming. */
+export interface Identity {
+  /** Random, made when the storage was empty: another incarnation is another member. */
+  readonly incarnation: number;
+  readonly membership:
+    | { readonly kind: "empty" }
+    /** All members have been asked, not all have adopted: no election yet. */
+    | { readonly kind: "forming"; readonly clusterId: string; readonly members: readonly Member[] }
+    | { readonly kind: "formed"; readonly clusterId: string; readonly members: readonly Member[] }
+    /** Empty storage that has heard of a cluster: neither votes nor acknowledges until re-admitted. */
+    | { readonly kind: "lost"; readonly clusterId: string };
+}
+
+export interface Member {
+  readonly id: NodeId;
+  readonly incarnation: number;
+}
+
+/** What a node finds when it starts. Null fields: the storage is new. */
+export interface LoadedState {
+  readonly identity: Identity | null;
+  readonly hardState: HardState;
+  readonly lastIndex: number;
+  readonly lastTerm: number;
+  readonly lastTimeMs: number;
+  /** Set when an invariant was broken: the node serves nothing until repaired. */
+  readonly halted: string | null;
+}
+
+/** Writes of one turn; the statements run in the order of the fields. */
+export interface WriteBatch {
+  readonly identity?: Identity;
+  readonly hardState?: HardState;
+  readonly truncateFrom?: number;
+  readonly append?: readonly Entry[];
+  /** A row of its own, rewritten: makes a confirmation round stand behind a storage write. */
+  readonly fence?: number;
+  /** State rows; a null value deletes. */
+  readonly state?: readonly (readonly [key: string, value: string | null])[];
+  readonly halted?: string;
+}
+
+export interface NodeStorage {
+  /** Verifies format version and checksums. @throws CorruptionError */
+  load(): LoadedState;
+  /** @throws whatever the disk throws; see P3. */
+  write(batch: WriteBatch): void;
+  /** Entries with from <= index <= to, at least one if there is one, then as many as fit `bytesMax`. */
+  readLog(from: number, to: number, bytesMax: number): Entry[];
+  /** The durable state rows, including those written earlier in this turn. */
+  get(key: string): string | undefined;
+  scan(range: ScanRange): Row[];
+  /** Size of the database in bytes. */
+  readonly bytes: number;
+  /** Calls `done` in a later turn, when every write so far is durable. Never if the node dies before. */
+  afterSync(done: () => void): void;
+}
+
+/** A row failed its checksum or has an unknown format: the node halts, naming the row. */
+export class CorruptionError extends Error {
+  override readonly name = "CorruptionError";
+}
+
+/** What nodes say to each other. */
+export type PeerBody =
+  | { readonly kind: "raft"; readonly message: Message }
+  | { readonly kind: "hello"; readonly membership: Identity["membership"]; readonly reply: boolean }
+  /**
+   * A follower hands a client's command to the leader of `term`. A leader takes an id once in its term and refuses any
+   * other term, so a repeated or late message can never propose a command twice.
+   */
+  | {
+      readonly kind: "forward";
+      readonly id: number;
+      readonly term: number;
+      readonly payload: string;
+      readonly timeoutMs: number;
+    }
+  | { readonly kind: "forward_reply"; readonly id: number; readonly outcome: ForwardOutcome };
+
+/** `outcome`: the JSON text of the command's outcome. `not_leader`, `overloaded`: nothing was proposed. `unknown`: it may be. */
+export type ForwardOutcome =
+  | { readonly kind: "outcome"; readonly outcome: string }
+  | { readonly kind: "not_leader"; readonly leader: NodeId | null }
+  | { readonly kind: "overloaded" }
+  | { readonly kind: "unknown" };
+
+export interface PeerEnvelope {
+  readonly protocol: 1;
+  /** Null until the sender knows a cluster. */
+  readonly clusterId: string | null;
+  readonly from: NodeId;
+  readonly fromIncarnation: number;
+  readonly to: NodeId;
+  /** The receiver's incarnation as the sender knows it; null while forming. */
+  readonly toIncarnation: number | null;
+  readonly body: PeerBody;
+}
+
+export interface Transport {
+  /** Best effort, never throws, never blocks; Raft repeats what is lost. */
+  send(envelope: PeerEnvelope): void;
+}
+
+export interface Clock {
+  /** Milliseconds that only ever grow within one instance. */
+  nowMs(): number;
+  /** The wall clock, which may jump. */
+  wallMs(): number;
+}
+
+export interface Wake {
+  /** One timer: a later call replaces an earlier one. The runtime's `onTimer` is called at or after `atMs` (monotonic). */
+  setTimer(atMs: number): void;
+  /** One alarm, durable with this turn's writes: `onAlarm` is called at or after `atWallMs`, also on a new instance. */
+  setAlarm(atWallMs: number): void;
+}
+
+export interface Ports {
+  readonly storage: NodeStorage;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly wake: Wake;
+  /** Ends this instance: nothing of the current turn takes effect, memory is lost, storage stays. */
+  abort(reason: string): void;
+  /** Structured log line; never throws. */
+  log(
+    level: "info" | "warn" | "error",
+    message: string,
+    fields: Readonly<Record<string, string | number | boolean | null>>,
+  ): void;
+}
+
+export interface NodeConfig {
+  readonly id: NodeId;
+  /** Every configured member, own id included: 1, 3, 5 or 7 of them. */
+  readonly members: readonly NodeId[];
+  readonly heartbeatMs: number;
+  readonly electionTimeoutMsMin: number;
+  readonly electionTimeoutMsMax: number;
+  /** ReadIndex fence (design 02 §1). Off only where one process exclusively owns the data folder. */
+  readonly fence: boolean;
+  /** Seed of the node's own randomness (election timeouts, incarnation). */
+  readonly seed: number;
+}

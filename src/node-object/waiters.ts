@@ -1,0 +1,297 @@
+/**
+ * Writes on their way through the cluster: routing, batching, forwarding, deadlines (design 02 §2, Requests).
+ *
+ * W1. Every call is answered exactly once, at the latest at its deadline; the deadline ends waiting, not the entry.
+ * W2. A call that may have been appended anywhere ends with its outcome or `unknown`, never with a definite failure.
+ * W3. A call without an idempotency key is handed to one leader of one term, once.
+ */
+import { utf8Length } from "../base/bytes.ts";
+import type { ErrorBody } from "../base/errors.ts";
+import { LOG_ROW_BYTES_MAX, PROPOSALS_IN_FLIGHT_BYTES_MAX, PROPOSALS_IN_FLIGHT_MAX } from "../base/limits.ts";
+import type { CommandResult, Outcome, Proposal } from "../kv/command.ts";
+import type { Applied } from "../kv/machine.ts";
+import { leaderOf } from "../raft/state.ts";
+import type { NodeId } from "../raft/types.ts";
+import type { ForwardOutcome, PeerBody } from "./ports.ts";
+import {
+  type Call,
+  type CallReply,
+  type Drive,
+  type NodeState,
+  nextId,
+  type Running,
+  sendPeer,
+  sweepBy,
+} from "./runtime-state.ts";
+
+/** Batches under way at once: while they are, later proposals gather into the next (group commit). */
+const BATCHES_IN_FLIGHT_MAX = 2;
+const BATCH_ENTRIES_MAX = 1024;
+/** Forward ids remembered per peer. */
+const TAKEN_IDS_MAX = 65_536;
+/** JSON around the payload in a log row. */
+const ENTRY_OVERHEAD_BYTES = 256;
+
+/** A client's write arrives at this node. */
+export function openCall(
+  state: NodeState,
+  proposal: Proposal,
+  timeoutMs: number,
+  respond: (outcome: Outcome<CommandResult>) => void,
+): void {
+  const payload = JSON.stringify(proposal);
+  const answer = (reply: CallReply) => respond(outcomeOf(state, reply));
+  if (state.halted !== null || state.identity.membership.kind === "lost") {
+    answer({ kind: "not_leader" });
+    return;
+  }
+  admit(state, payload, proposal.idempotency !== undefined, timeoutMs, answer);
+}
+
+/**
+ * A peer hands over a call of one of its clients. `not_leader` promises that no copy of this message was proposed: what
+ * this instance took it remembers, and for a term that an earlier instance led it cannot promise anything.
+ */
+export function onForward(
+  state: NodeState,
+  running: Running,
+  from: NodeId,
+  body: Extract<PeerBody, { kind: "forward" }>,
+): void {
+  const reply = (outcome: ForwardOutcome) => sendPeer(state, from, { kind: "forward_reply", id: body.id, outcome });
+  const taken = running.taken.get(from) ?? new Set();
+  running.taken.set(from, taken);
+  if (taken.has(body.id)) return; // a repeated message: the first one is answered
+  if (running.raft.role.kind !== "leader" || body.term !== running.raft.term) {
+    reply(
+      body.term <= running.startTerm ? { kind: "unknown" } : { kind: "not_leader", leader: leaderOf(running.raft) },
+    );
+    return;
+  }
+  taken.add(body.id);
+  if (taken.size > TAKEN_IDS_MAX) {
+    for (const oldest of taken) {
+      taken.delete(oldest);
+      break;
+    }
+  }
+  admit(state, body.payload, false, body.timeoutMs, (answer) => reply(forwardOutcome(answer)));
+}
+
+function forwardOutcome(reply: CallReply): ForwardOutcome {
+  switch (reply.kind) {
+    case "outcome":
+      return { kind: "outcome", outcome: JSON.stringify(reply.outcome) };
+    case "not_leader":
+      return { kind: "not_leader", leader: null };
+    default:
+      return reply;
+  }
+}
+
+function admit(
+  state: NodeState,
+  payload: string,
+  idempotent: boolean,
+  timeoutMs: number,
+  respond: (reply: CallReply) => void,
+): void {
+  const payloadBytes = utf8Length(payload);
+  const { calls } = state;
+  const full =
+    calls.open.size >= PROPOSALS_IN_FLIGHT_MAX || calls.queuedBytes + payloadBytes > PROPOSALS_IN_FLIGHT_BYTES_MAX;
+  if (full || payloadBytes + ENTRY_OVERHEAD_BYTES > LOG_ROW_BYTES_MAX) {
+    respond({ kind: "overloaded" });
+    return;
+  }
+  const deadlineMs = state.ports.clock.nowMs() + timeoutMs;
+  const phase = { kind: "unrouted", retryAtMs: 0 } as const;
+  const call: Call = { id: nextId(state), payload, payloadBytes, idempotent, deadlineMs, respond, phase };
+  calls.open.set(call.id, call);
+  calls.queuedBytes += payloadBytes;
+  sweepBy(state, deadlineMs);
+  route(state, call);
+}
+
+/** Towards the leader: into the own queue, or by one hop to the peer that leads. */
+function route(state: NodeState, call: Call): void {
+  const { running } = state;
+  const nowMs = state.ports.clock.nowMs();
+  const leader = running === null ? null : leaderOf(running.raft);
+  if (running === null || leader === null) {
+    const retryAtMs = nowMs + state.config.electionTimeoutMsMin;
+    call.phase = { kind: "unrouted", retryAtMs };
+    sweepBy(state, retryAtMs);
+    return;
+  }
+  if (leader === state.config.id) {
+    call.phase = { kind: "queued" };
+    state.calls.queue.push(call);
+    return;
+  }
+  const forwardId = nextId(state);
+  call.phase = { kind: "forwarded", forwardId, leader, sentAtMs: nowMs };
+  state.calls.open.delete(call.id);
+  state.calls.open.set(forwardId, call);
+  const timeoutMs = Math.max(1, Math.floor(call.deadlineMs - nowMs));
+  sendPeer(state, leader, {
+    kind: "forward",
+    id: forwardId,
+    term: running.raft.term,
+    payload: call.payload,
+    timeoutMs,
+  });
+  if (call.idempotent) sweepBy(state, nowMs + resendAfterMs(state));
+}
+
+function resendAfterMs(state: NodeState): number {
+  return 2 * state.config.electionTimeoutMsMax;
+}
+
+export function onForwardReply(state: NodeState, id: number, outcome: ForwardOutcome): void {
+  const call = state.calls.open.get(id);
+  if (call === undefined || call.phase.kind !== "forwarded") return; // answered, or sent again under another id
+  switch (outcome.kind) {
+    case "outcome":
+      close(state, call, { kind: "outcome", outcome: JSON.parse(outcome.outcome) });
+      return;
+    case "not_leader": {
+      const retryAtMs = state.ports.clock.nowMs() + state.config.heartbeatMs;
+      call.phase = { kind: "unrouted", retryAtMs };
+      sweepBy(state, retryAtMs);
+      return;
+    }
+    default:
+      close(state, call, outcome);
+  }
+}
+
+/** Proposes what has gathered, unless enough batches are under way. */
+export function proposeQueued(state: NodeState, running: Running, drive: Drive): void {
+  const { calls } = state;
+  while (running.batches[0] !== undefined && running.batches[0] <= running.raft.commit) running.batches.shift();
+  if (calls.queue.length === 0 || running.raft.role.kind !== "leader") return;
+  if (running.batches.length >= BATCHES_IN_FLIGHT_MAX) return;
+  let bytes = 0;
+  let count = 0;
+  for (const call of calls.queue) {
+    bytes += call.payloadBytes + ENTRY_OVERHEAD_BYTES;
+    if (count > 0 && (bytes > LOG_ROW_BYTES_MAX || count >= BATCH_ENTRIES_MAX)) break;
+    count += 1;
+  }
+  const batch = calls.queue.splice(0, count);
+  const { proposed } = drive(state, running, { kind: "propose", payloads: batch });
+  if (proposed === null) {
+    for (const call of batch) route(state, call);
+    return;
+  }
+  batch.forEach((call, position) => {
+    const index = proposed.firstIndex + position;
+    call.phase = { kind: "proposed", index, term: proposed.term };
+    calls.byIndex.set(index, call);
+  });
+  running.batches.push(proposed.firstIndex + count - 1);
+}
+
+/** Entries were applied: whoever proposed them here is answered. */
+export function onApplied(state: NodeState, applied: Applied, term: number): void {
+  const call = state.calls.byIndex.get(applied.index);
+  if (call === undefined || call.phase.kind !== "proposed") return;
+  state.calls.byIndex.delete(applied.index);
+  if (call.phase.term !== term || applied.outcome === null) {
+    // Another leader's entry was committed in its place: this one never was, and never will be.
+    route(state, call);
+    return;
+  }
+  close(state, call, { kind: "outcome", outcome: applied.outcome });
+}
+
+/** The leader or the term changed: what waited is routed anew, what was handed over is repeated only if it may be. */
+export function rerouteCalls(state: NodeState, running: Running): void {
+  const leads = running.raft.role.kind === "leader";
+  const nowMs = state.ports.clock.nowMs();
+  running.batches.length = 0;
+  const queued = state.calls.queue;
+  state.calls.queue = [];
+  for (const call of queued) route(state, call);
+  for (const call of [...state.calls.open.values()]) {
+    if (call.phase.kind === "unrouted") route(state, call);
+    else if (call.phase.kind === "forwarded" && call.idempotent) route(state, call);
+    else if (call.phase.kind === "proposed" && !leads) {
+      // Its fate is known soon or not at all here: the outcome if the entry is applied, else `unknown` (W2).
+      call.deadlineMs = Math.min(call.deadlineMs, nowMs + resendAfterMs(state));
+      sweepBy(state, call.deadlineMs);
+    }
+  }
+}
+
+/** Ends calls that are over time and repeats those that may be; returns when to look again. */
+export function sweepCalls(state: NodeState, nowMs: number): number {
+  let nextAtMs = Number.POSITIVE_INFINITY;
+  for (const call of [...state.calls.open.values()]) {
+    if (nowMs >= call.deadlineMs) {
+      const unsent = call.phase.kind === "unrouted" || call.phase.kind === "queued";
+      if (call.phase.kind === "queued") state.calls.queue = state.calls.queue.filter((queued) => queued !== call);
+      close(state, call, unsent ? { kind: "not_leader" } : { kind: "unknown" });
+      continue;
+    }
+    if (call.phase.kind === "unrouted" && nowMs >= call.phase.retryAtMs) route(state, call);
+    const { phase } = call;
+    if (phase.kind === "forwarded" && call.idempotent && nowMs >= phase.sentAtMs + resendAfterMs(state))
+      route(state, call);
+    nextAtMs = Math.min(nextAtMs, call.deadlineMs, repeatAtMs(state, call));
+  }
+  return nextAtMs;
+}
+
+function repeatAtMs(state: NodeState, call: Call): number {
+  if (call.phase.kind === "unrouted") return call.phase.retryAtMs;
+  if (call.phase.kind === "forwarded" && call.idempotent) return call.phase.sentAtMs + resendAfterMs(state);
+  return Number.POSITIVE_INFINITY;
+}
+
+function close(state: NodeState, call: Call, reply: CallReply): void {
+  const id = call.phase.kind === "forwarded" ? call.phase.forwardId : call.id;
+  state.calls.open.delete(id);
+  state.calls.open.delete(call.id);
+  if (call.phase.kind === "proposed" && state.calls.byIndex.get(call.phase.index) === call) {
+    state.calls.byIndex.delete(call.phase.index);
+  }
+  state.calls.queuedBytes -= call.payloadBytes;
+  call.respond(reply);
+}
+
+function outcomeOf(state: NodeState, reply: CallReply): Outcome<CommandResult> {
+  if (reply.kind === "outcome") return reply.outcome;
+  const revision = state.running?.machine.revision ?? 0;
+  if (reply.kind === "not_leader") return { ok: false, revision, error: unavailable(state) };
+  const overloaded = {
+    code: "overloaded",
+    detail: "Too many writes are in flight on this node; try again shortly.",
+  } as const;
+  const unknown = {
+    code: "timeout",
+    detail:
+      "The write was not confirmed in time; it may still take effect. Repeat it only under the same Idempotency-Key.",
+  } as const;
+  return { ok: false, revision, error: reply.kind === "overloaded" ? overloaded : unknown };
+}
+
+/** Why this node cannot serve: nothing was proposed. */
+export function unavailable(state: NodeState): ErrorBody {
+  if (state.halted !== null)
+    return { code: "node_halted", detail: `Node ${state.config.id} has halted: ${state.halted}.` };
+  const { kind } = state.identity.membership;
+  if (kind === "lost") {
+    const detail = `Node ${state.config.id} has lost its storage and waits to be admitted again; ask another node.`;
+    return { code: "cluster_not_ready", reason: "node_lost", detail };
+  }
+  if (kind !== "formed") {
+    return {
+      code: "cluster_not_ready",
+      reason: kind,
+      detail: "The cluster is not formed yet: every configured node must answer once.",
+    };
+  }
+  return { code: "no_leader", detail: "No leader was elected in time: a majority of the nodes must be reachable." };
+}

@@ -1,0 +1,265 @@
+/**
+ * Log replication and commitment (paper sections 5.3 and 5.4.2; thesis 10.2.1 for the pipeline).
+ *
+ * P1. An acknowledgement names only what its message verified, and leaves only behind the follower's own write.
+ * P2. The log is truncated only where an entry of another term stands, never at or below the commit index.
+ * P3. Only entries of the leader's own term are committed by counting.
+ * P4. A follower's commit index never passes what the message verified.
+ */
+import { assert } from "../base/assert.ts";
+import { APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX } from "../base/limits.ts";
+import { appendEntries, entriesFrom, type RaftLog, termAt, truncateLog } from "./log.ts";
+import { becomeFollower, type Leader, type MutableOutput, majority, type Progress, type RaftState } from "./state.ts";
+import type { AppendResult, Entry, Message, NodeId, ProposalPayload } from "./types.ts";
+
+type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
+
+/** Followers that get no entries hear of a new commit index within this share of a heartbeat. */
+const COMMIT_NOTICE_SHARE = 5;
+
+export function createProgress(next: number, nowMs: number): Progress {
+  return { kind: "probe", match: 0, next, inFlight: [], probing: false, heardAtMs: nowMs, sentCommit: 0 };
+}
+
+/** Appends entries of the leader's own term to its log and to the output; the caller sends them. */
+export function appendOwn(
+  state: RaftState,
+  role: Leader,
+  kind: Entry["kind"],
+  payloads: readonly ProposalPayload[],
+  nowMs: number,
+  out: MutableOutput,
+): void {
+  const elapsedMs = Math.max(0, Math.floor(nowMs - role.termNowMs));
+  const timeMs = Math.max(state.log.lastTimeMs, role.termWallMs + elapsedMs);
+  const first = state.log.lastIndex + 1;
+  const entries = payloads.map((proposal, position) => ({
+    index: first + position,
+    term: state.term,
+    timeMs,
+    kind,
+    ...proposal,
+  }));
+  appendEntries(state.log, entries);
+  out.append.push(...entries);
+}
+
+export function onPropose(
+  state: RaftState,
+  payloads: readonly ProposalPayload[],
+  nowMs: number,
+  out: MutableOutput,
+): void {
+  if (state.role.kind !== "leader") return;
+  out.proposed = { firstIndex: state.log.lastIndex + 1, term: state.term };
+  appendOwn(state, state.role, "command", payloads, nowMs, out);
+  broadcastAppend(state, state.role, out);
+}
+
+export function broadcastAppend(state: RaftState, role: Leader, out: MutableOutput): void {
+  for (const [to, progress] of role.progress) sendAppends(state, role, to, progress, out);
+}
+
+/** Sends what the follower's window allows. */
+function sendAppends(state: RaftState, role: Leader, to: NodeId, progress: Progress, out: MutableOutput): void {
+  if (progress.kind === "probe") {
+    if (progress.probing || progress.next > state.log.lastIndex) return;
+    sendAppend(state, role, to, progress, true, out);
+    progress.probing = true;
+    return;
+  }
+  while (progress.next <= state.log.lastIndex && progress.inFlight.length < APPENDS_IN_FLIGHT_MAX) {
+    const count = sendAppend(state, role, to, progress, true, out);
+    assert(count > 0, `no entry at ${progress.next} of ${state.log.lastIndex}`);
+    progress.next += count;
+    progress.inFlight.push(progress.next - 1);
+  }
+}
+
+/** One append behind `next - 1`; without entries it is a heartbeat that verifies the same position. */
+function sendAppend(
+  state: RaftState,
+  role: Leader,
+  to: NodeId,
+  progress: Progress,
+  withEntries: boolean,
+  out: MutableOutput,
+): number {
+  const prevIndex = progress.next - 1;
+  const prevTerm = termAt(state.log, prevIndex);
+  assert(prevTerm !== undefined, `no term at ${prevIndex} of ${state.log.lastIndex}`);
+  const entries = withEntries ? entriesFrom(state.log, progress.next, APPEND_ENTRIES_MAX, APPEND_BYTES_MAX) : [];
+  const round = role.reads.round?.id ?? 0;
+  const message: Message = {
+    kind: "append",
+    term: state.term,
+    prevIndex,
+    prevTerm,
+    commit: state.commit,
+    round,
+    entries,
+  };
+  // Appends of a durable term may leave before the leader's own write: it replicates beside its own commit.
+  out.sendEarly.push({ from: state.config.id, to, message });
+  progress.sentCommit = state.commit;
+  return entries.length;
+}
+
+/** Verifies every follower's position, carries commit index and round, and so repairs whatever was lost (S11). */
+export function broadcastHeartbeat(state: RaftState, role: Leader, out: MutableOutput): void {
+  for (const [to, progress] of role.progress) {
+    progress.probing = false;
+    sendAppend(state, role, to, progress, false, out);
+  }
+}
+
+export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
+  if (nowMs >= role.heartbeatAtMs) {
+    const late = nowMs > role.heartbeatAtMs + state.config.heartbeatMs;
+    // After a stall of our own thread the replies may be queued behind this timer: judge at the next heartbeat.
+    if (!late && !hearsMajority(state, role, nowMs)) {
+      becomeFollower(state, state.term, null, nowMs);
+      return;
+    }
+    role.heartbeatAtMs = nowMs + state.config.heartbeatMs;
+    role.commitNoticeAtMs = Number.POSITIVE_INFINITY;
+    broadcastHeartbeat(state, role, out);
+  } else if (nowMs >= role.commitNoticeAtMs) {
+    role.commitNoticeAtMs = Number.POSITIVE_INFINITY;
+    for (const [to, progress] of role.progress) {
+      if (progress.kind === "replicate" && progress.sentCommit < state.commit)
+        sendAppend(state, role, to, progress, false, out);
+    }
+  }
+}
+
+/** Check-quorum (thesis 6.2): a leader that a majority has not answered for an election timeout leads nobody. */
+function hearsMajority(state: RaftState, role: Leader, nowMs: number): boolean {
+  let heard = 1;
+  for (const progress of role.progress.values()) {
+    if (progress.heardAtMs + state.config.electionTimeoutMsMax >= nowMs) heard += 1;
+  }
+  return heard >= majority(state);
+}
+
+export function onAppend(
+  state: RaftState,
+  from: NodeId,
+  message: Of<"append">,
+  nowMs: number,
+  wallMs: number,
+  out: MutableOutput,
+): void {
+  const reply = (result: AppendResult) => {
+    const body: Message = { kind: "append_reply", term: state.term, result, round: message.round, wallMs };
+    out.sendLate.push({ from: state.config.id, to: from, message: body });
+  };
+  if (message.term < state.term) {
+    // The higher term in the reply tells a leader of the past that its time is over.
+    reply({ kind: "conflict", prevIndex: message.prevIndex, index: 0, term: 0 });
+    return;
+  }
+  assert(
+    state.role.kind !== "leader" || message.term > state.term,
+    `two leaders in term ${state.term}: ${state.config.id}, ${from}`,
+  );
+  becomeFollower(state, message.term, from, nowMs);
+  // A confirmation counts only behind a storage write of this turn; an append of entries is one already.
+  if (state.config.fence && message.round > 0) out.fence = message.round;
+  reply(takeEntries(state, message, out));
+}
+
+/** Matches, truncates, appends; commits what is verified. */
+function takeEntries(state: RaftState, message: Of<"append">, out: MutableOutput): AppendResult {
+  const { log } = state;
+  let { prevIndex, prevTerm, entries } = message;
+  if (prevIndex < state.commit) {
+    // What is committed here equals the leader's log: start behind it (stale and duplicated messages end here).
+    entries = entries.slice(state.commit - prevIndex);
+    prevIndex = state.commit;
+    prevTerm = termAt(log, prevIndex) ?? 0;
+  }
+  if (termAt(log, prevIndex) !== prevTerm) return conflictBelow(log, message);
+  const verified = prevIndex + entries.length;
+  const fresh = entries.findIndex((entry) => termAt(log, entry.index) !== entry.term);
+  if (fresh >= 0) {
+    const appended = entries.slice(fresh);
+    const first = prevIndex + fresh + 1;
+    if (first <= log.lastIndex) {
+      assert(first > state.commit, `truncation at ${first} below the commit index ${state.commit}`);
+      truncateLog(log, first);
+      state.durableIndex = Math.min(state.durableIndex, first - 1);
+      out.truncateFrom = first;
+    }
+    appendEntries(log, appended);
+    out.append.push(...appended);
+  }
+  state.commit = Math.max(state.commit, Math.min(message.commit, verified));
+  return { kind: "matched", index: verified };
+}
+
+/** The largest index at or below the leader's guess that could still match: (index, term) of our own log. */
+function conflictBelow(log: RaftLog, message: Of<"append">): AppendResult {
+  let index = Math.min(message.prevIndex, log.lastIndex);
+  let term = termAt(log, index) ?? 0;
+  while (index > 0 && term > message.prevTerm) {
+    index -= 1;
+    term = termAt(log, index) ?? 0;
+  }
+  return { kind: "conflict", prevIndex: message.prevIndex, index, term };
+}
+
+export function onAppendReply(
+  state: RaftState,
+  from: NodeId,
+  message: Of<"append_reply">,
+  nowMs: number,
+  out: MutableOutput,
+): void {
+  if (state.role.kind !== "leader" || message.term !== state.term) return;
+  const role = state.role;
+  const progress = role.progress.get(from);
+  if (progress === undefined) return;
+  progress.heardAtMs = nowMs;
+  if (message.result.kind === "matched") onMatched(state, role, progress, message.result.index, nowMs);
+  else onConflict(state, progress, message.result);
+  sendAppends(state, role, from, progress, out);
+}
+
+function onMatched(state: RaftState, role: Leader, progress: Progress, index: number, nowMs: number): void {
+  assert(index <= state.log.lastIndex, `match ${index} beyond the log's end ${state.log.lastIndex}`);
+  if (progress.kind === "probe") {
+    progress.kind = "replicate";
+    progress.probing = false;
+    progress.next = index + 1;
+  }
+  if (index > progress.match) progress.match = index;
+  if (progress.next <= progress.match) progress.next = progress.match + 1;
+  while ((progress.inFlight[0] ?? Number.POSITIVE_INFINITY) <= index) progress.inFlight.shift();
+  advanceCommit(state, role, nowMs);
+}
+
+/** Back to probing, at the highest index where both logs can agree (paper 5.3, the accelerated back-up). */
+function onConflict(state: RaftState, progress: Progress, conflict: Extract<AppendResult, { kind: "conflict" }>): void {
+  // A reply that is older than what we know already says nothing.
+  if (conflict.prevIndex <= progress.match) return;
+  if (progress.kind === "probe" && conflict.prevIndex !== progress.next - 1) return;
+  let index = Math.min(conflict.index, state.log.lastIndex);
+  while (index > progress.match && (termAt(state.log, index) ?? 0) > conflict.term) index -= 1;
+  progress.kind = "probe";
+  progress.probing = false;
+  progress.inFlight.length = 0;
+  progress.next = Math.max(index, progress.match) + 1;
+}
+
+/** Commits the highest entry of the own term that a majority has durably (P3). */
+export function advanceCommit(state: RaftState, role: Leader, nowMs: number): void {
+  const matches = [state.durableIndex];
+  for (const progress of role.progress.values()) matches.push(progress.match);
+  matches.sort((left, right) => right - left);
+  const index = matches[majority(state) - 1] ?? 0;
+  if (index <= state.commit || termAt(state.log, index) !== state.term) return;
+  state.commit = index;
+  const noticeAtMs = nowMs + state.config.heartbeatMs / COMMIT_NOTICE_SHARE;
+  role.commitNoticeAtMs = Math.min(role.commitNoticeAtMs, noticeAtMs);
+}

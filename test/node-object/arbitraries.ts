@@ -1,0 +1,126 @@
+/** Arbitrary entries and envelopes of every kind, for property tests. */
+import fc from "fast-check";
+import { utf8Length } from "../../src/base/bytes.ts";
+import type { ForwardOutcome, Identity, PeerBody, PeerEnvelope } from "../../src/node-object/ports.ts";
+import type { AppendResult, Entry, Message } from "../../src/raft/types.ts";
+
+export const counter = fc.oneof(fc.nat({ max: 20 }), fc.nat(), fc.maxSafeNat());
+const nullable = <T>(values: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(values, { nil: null });
+const node = fc.integer({ min: 1, max: 7 });
+/** Well-formed text of every plane, with line ends, quotes and NUL. */
+export const text = fc.string({
+  unit: fc.oneof(
+    fc.constantFrom("\n", '"', "\u0000", "{", "é", "€", "😀"),
+    fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
+  ),
+  maxLength: 40,
+});
+const name = fc.string({ minLength: 1, maxLength: 20, unit: "grapheme" });
+
+/** A run of entries behind (prevIndex, prevTerm), with terms that never fall. */
+export function entryRun(
+  prevIndex: number,
+  prevTerm: number,
+  options: { readonly minLength?: number; readonly maxLength?: number } = {},
+): fc.Arbitrary<Entry[]> {
+  const part = fc.record({
+    step: fc.nat({ max: 2 }),
+    timeMs: counter,
+    kind: fc.constantFrom("leader_start" as const, "command" as const),
+    payload: text,
+  });
+  return fc.array(part, { minLength: options.minLength ?? 0, maxLength: options.maxLength ?? 8 }).map((parts) => {
+    let term = prevTerm;
+    return parts.map(({ step, timeMs, kind, payload }, position) => {
+      term += step;
+      return { index: prevIndex + 1 + position, term, timeMs, kind, payload, payloadBytes: utf8Length(payload) };
+    });
+  });
+}
+
+const appendResult: fc.Arbitrary<AppendResult> = fc.oneof(
+  fc.record({ kind: fc.constant("matched" as const), index: counter }),
+  fc.record({ kind: fc.constant("conflict" as const), prevIndex: counter, index: counter, term: counter }),
+);
+
+const append: fc.Arbitrary<Message> = fc
+  .record({ prevIndex: fc.nat(), prevTerm: fc.nat(), commit: counter, round: counter, above: fc.nat({ max: 3 }) })
+  .chain(({ prevIndex, prevTerm, commit, round, above }) =>
+    entryRun(prevIndex, prevTerm).map((entries) => {
+      const term = (entries.at(-1)?.term ?? prevTerm) + above;
+      return { kind: "append" as const, term, prevIndex, prevTerm, commit, round, entries };
+    }),
+  );
+
+/** One arbitrary for each kind; the record's type makes a missing one a type error. */
+export const MESSAGES: { readonly [Kind in Message["kind"]]: fc.Arbitrary<Message> } = {
+  pre_vote: fc.record({ kind: fc.constant("pre_vote" as const), term: counter, lastIndex: counter, lastTerm: counter }),
+  pre_vote_reply: fc.record({ kind: fc.constant("pre_vote_reply" as const), term: counter, granted: fc.boolean() }),
+  vote: fc.record({ kind: fc.constant("vote" as const), term: counter, lastIndex: counter, lastTerm: counter }),
+  vote_reply: fc.record({
+    kind: fc.constant("vote_reply" as const),
+    term: counter,
+    granted: fc.boolean(),
+    wallMs: counter,
+  }),
+  append,
+  append_reply: fc.record({
+    kind: fc.constant("append_reply" as const),
+    term: counter,
+    result: appendResult,
+    round: counter,
+    wallMs: counter,
+  }),
+  read_index: fc.record({ kind: fc.constant("read_index" as const), term: counter, context: counter }),
+  read_index_reply: fc.record({
+    kind: fc.constant("read_index_reply" as const),
+    term: counter,
+    context: counter,
+    index: nullable(counter),
+  }),
+};
+
+const members = fc.array(fc.record({ id: node, incarnation: counter }), { maxLength: 7 });
+export const membership: fc.Arbitrary<Identity["membership"]> = fc.oneof(
+  fc.constant({ kind: "empty" as const }),
+  fc.record({ kind: fc.constantFrom("forming" as const, "formed" as const), clusterId: name, members }),
+  fc.record({ kind: fc.constant("lost" as const), clusterId: name }),
+);
+
+export const OUTCOMES: { readonly [Kind in ForwardOutcome["kind"]]: fc.Arbitrary<ForwardOutcome> } = {
+  outcome: fc.record({ kind: fc.constant("outcome" as const), outcome: text }),
+  not_leader: fc.record({ kind: fc.constant("not_leader" as const), leader: nullable(node) }),
+  overloaded: fc.constant({ kind: "overloaded" as const }),
+  unknown: fc.constant({ kind: "unknown" as const }),
+};
+
+export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBody> } = {
+  raft: fc.record({ kind: fc.constant("raft" as const), message: fc.oneof(...Object.values(MESSAGES)) }),
+  hello: fc.record({ kind: fc.constant("hello" as const), membership, reply: fc.boolean() }),
+  forward: fc.record({
+    kind: fc.constant("forward" as const),
+    id: counter,
+    term: counter,
+    payload: text,
+    timeoutMs: counter,
+  }),
+  forward_reply: fc.record({
+    kind: fc.constant("forward_reply" as const),
+    id: counter,
+    outcome: fc.oneof(...Object.values(OUTCOMES)),
+  }),
+};
+
+export function envelopeOf(body: fc.Arbitrary<PeerBody>): fc.Arbitrary<PeerEnvelope> {
+  return fc.record({
+    protocol: fc.constant(1 as const),
+    clusterId: nullable(name),
+    from: node,
+    fromIncarnation: counter,
+    to: node,
+    toIncarnation: nullable(counter),
+    body,
+  });
+}
+
+export const envelope = envelopeOf(fc.oneof(...Object.values(BODIES)));

@@ -1,0 +1,185 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { utf8Length } from "../../src/base/bytes.ts";
+import {
+  decodeEntries,
+  decodeFrame,
+  encodeEntries,
+  encodeFrame,
+  FRAME_UNITS_MAX,
+  identityOf,
+} from "../../src/node-object/codec.ts";
+import type { PeerEnvelope } from "../../src/node-object/ports.ts";
+import type { Entry, Message } from "../../src/raft/types.ts";
+import { BODIES, counter, entryRun, envelope, envelopeOf, MESSAGES, membership, OUTCOMES } from "./arbitraries.ts";
+
+function roundTrip(body: fc.Arbitrary<PeerEnvelope["body"]>): void {
+  fc.assert(
+    fc.property(envelopeOf(body), (sent) => {
+      expect(decodeFrame(encodeFrame(sent))).toEqual({ ok: true, envelope: sent });
+    }),
+  );
+}
+
+describe("entries", () => {
+  test("any run of entries survives encoding", () => {
+    fc.assert(
+      fc.property(
+        fc.nat().chain((prevIndex) => entryRun(prevIndex, 1)),
+        (entries) => {
+          expect(decodeEntries(encodeEntries(entries))).toEqual(entries);
+        },
+      ),
+    );
+  });
+
+  test("a block that was cut or lengthened anywhere is refused", () => {
+    const block = encodeEntries([entry(1, 'a\n"{}'), entry(2, "é😀"), entry(3, "")]);
+    for (let units = 0; units < block.length; units += 1)
+      expect(decodeEntries(block.slice(0, units)), `cut at ${units}`).toBeNull();
+    expect(decodeEntries(`${block}x`)).toBeNull();
+  });
+
+  test("heads that name impossible lengths or kinds are refused", () => {
+    const good = [1, 1, 0, 1, 2, 2];
+    expect(decodeEntries(`${JSON.stringify([good])}\nab`)).toHaveLength(1);
+    const bad: unknown[][] = [
+      [1, 1, 0, 1, 3, 3],
+      [1, 1, 0, 1, 1, 1],
+      [1, 1, 0, 2, 2, 2],
+      [1, 1, 0, -1, 2, 2],
+      [1, 1, 0, 1, 2, 1],
+      [1, 1, 0, 1, 2, 7],
+      [1.5, 1, 0, 1, 2, 2],
+      [2 ** 53, 1, 0, 1, 2, 2],
+      ["1", 1, 0, 1, 2, 2],
+      [1, 1, 0, 1, 2],
+      [1, 1, 0, 1, 2, 2, 0],
+    ];
+    for (const head of bad) expect(decodeEntries(`${JSON.stringify([head])}\nab`), JSON.stringify(head)).toBeNull();
+    for (const line of ["", "null", "{}", "[1]", "[null]", "[[]]"]) expect(decodeEntries(`${line}\nab`)).toBeNull();
+  });
+
+  test("a block of no entries is its own encoding", () => {
+    expect(decodeEntries(encodeEntries([]))).toEqual([]);
+  });
+});
+
+describe("frames", () => {
+  for (const [kind, message] of Object.entries(MESSAGES)) {
+    test(`a ${kind} message survives encoding`, () => {
+      roundTrip(message.map((one) => ({ kind: "raft", message: one })));
+    });
+  }
+  for (const [kind, body] of Object.entries(BODIES)) {
+    test(`a ${kind} body survives encoding`, () => roundTrip(body));
+  }
+  for (const [kind, outcome] of Object.entries(OUTCOMES)) {
+    test(`a forward reply "${kind}" survives encoding`, () => {
+      roundTrip(fc.record({ kind: fc.constant("forward_reply" as const), id: counter, outcome }));
+    });
+  }
+
+  test("payloads travel without being escaped", () => {
+    const payload = '{"key":"a\\"b"}';
+    const frame = encodeFrame(frameOf(append(0, 0, [entry(1, payload)])));
+    expect(frame.endsWith(payload)).toBe(true);
+  });
+
+  test("decoding never throws, whatever arrives", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (frame) => {
+        expect(decodeFrame(frame).ok).toBe(false);
+      }),
+    );
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.string(), (line, tail) => {
+        expect(decodeFrame(`${JSON.stringify(line)}\n${tail}`).ok).toBe(false);
+      }),
+    );
+  });
+
+  test("a good frame with one place changed is refused or is a well-formed frame still", () => {
+    const places = fc.tuple(envelope, fc.nat(), fc.constantFrom("", "0", "9", '"', "}", "-", "null", "\n"));
+    fc.assert(
+      fc.property(places, ([sent, at, patch]) => {
+        const frame = encodeFrame(sent);
+        const position = at % frame.length;
+        const decoded = decodeFrame(frame.slice(0, position) + patch + frame.slice(position + 1));
+        if (decoded.ok) expect(decodeFrame(encodeFrame(decoded.envelope))).toEqual(decoded);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("another protocol version is refused with its number", () => {
+    const frame = encodeFrame(frameOf(append(0, 0, []))).replace('"protocol":1', '"protocol":2');
+    expect(decodeFrame(frame)).toEqual({ ok: false, reason: "protocol 2" });
+  });
+
+  test("a frame that is too long is refused before it is parsed", () => {
+    expect(decodeFrame(`{}\n${"x".repeat(FRAME_UNITS_MAX)}`)).toMatchObject({ ok: false, reason: /^frame of/ });
+  });
+
+  test("unknown properties are dropped, so that a later version may add some", () => {
+    const sent = frameOf(append(0, 0, []));
+    const frame = encodeFrame(sent).replace('"round":0', '"round":0,"colour":"red"');
+    expect(decodeFrame(frame)).toEqual({ ok: true, envelope: sent });
+  });
+
+  test("text behind a message that has none is refused", () => {
+    for (const [kind, arbitrary] of Object.entries(MESSAGES)) {
+      if (kind === "append") continue;
+      const [message] = fc.sample(arbitrary, { numRuns: 1, seed: 1 });
+      if (message !== undefined) expect(decodeFrame(`${encodeFrame(frameOf(message))}x`).ok, kind).toBe(false);
+    }
+  });
+
+  test("an append whose entries do not follow its previous entry is refused (paper 5.3)", () => {
+    const good = append(4, 1, [entry(5, "a"), entry(6, "b")]);
+    expect(decodeFrame(encodeFrame(frameOf(good))).ok).toBe(true);
+    const gap = append(4, 1, [entry(6, "a")]);
+    const hole = append(4, 1, [entry(5, "a"), entry(7, "b")]);
+    const fallingTerm = append(4, 2, [entry(5, "a")]);
+    const laterTerm = append(4, 1, [{ ...entry(5, "a"), term: 9 }]);
+    for (const bad of [gap, hole, fallingTerm, laterTerm])
+      expect(decodeFrame(encodeFrame(frameOf(bad))).ok).toBe(false);
+  });
+});
+
+describe("identity", () => {
+  test("every membership survives JSON", () => {
+    fc.assert(
+      fc.property(fc.record({ incarnation: counter, membership }), (identity) => {
+        expect(identityOf(JSON.parse(JSON.stringify(identity)))).toEqual(identity);
+      }),
+    );
+  });
+
+  test("what is no identity is null", () => {
+    for (const value of [null, 1, [], {}, { incarnation: 1 }, { incarnation: -1, membership: { kind: "empty" } }]) {
+      expect(identityOf(value)).toBeNull();
+    }
+    for (const bad of [
+      { kind: "formed", clusterId: "c" },
+      { kind: "formed", clusterId: "c", members: [{ id: 0, incarnation: 1 }] },
+      { kind: "lost" },
+      { kind: "other", clusterId: "c" },
+    ]) {
+      expect(identityOf({ incarnation: 1, membership: bad })).toBeNull();
+    }
+  });
+});
+
+function entry(index: number, payload: string): Entry {
+  return { index, term: 1, timeMs: 1000 + index, kind: "command", payload, payloadBytes: utf8Length(payload) };
+}
+
+function append(prevIndex: number, prevTerm: number, entries: Entry[]): Message {
+  return { kind: "append", term: 2, prevIndex, prevTerm, commit: 0, round: 0, entries };
+}
+
+function frameOf(message: Message): PeerEnvelope {
+  const body = { kind: "raft", message } as const;
+  return { protocol: 1, clusterId: "c", from: 1, fromIncarnation: 11, to: 2, toIncarnation: 22, body };
+}

@@ -1,0 +1,341 @@
+/**
+ * A cluster of consensus cores driven by hand: every message, write, tick and crash happens because a test says so.
+ * There is no network, no disk and no clock behind it; the only randomness is the seed inside each state.
+ *
+ * H1. Outputs are carried out in order. `sendEarly` leaves at once; `sendLate`, reads and the applied index wait for the
+ *     writes of their own turn and of all turns before it; then `stored` is told.
+ * H2. A crash loses everything that was not written. What left early before the crash stays in the pool.
+ * H3. The pool keeps messages in the order of sending; a test delivers, drops, repeats or reorders them. A message to a
+ *     crashed node or over a cut link vanishes when it is delivered.
+ * H4. Every step is checked (`safety.ts`).
+ */
+import { createRandom } from "../../src/base/random.ts";
+import { createLog } from "../../src/raft/log.ts";
+import { createRaft, type RaftState } from "../../src/raft/state.ts";
+import { step } from "../../src/raft/step.ts";
+import type { Entry, Envelope, Event, Message, NodeId, Output } from "../../src/raft/types.ts";
+import { configOf, entriesOf, logTerms, payload, readerOver } from "./fixtures.ts";
+import { checkEntries, checkStep, createSafety, type Safety, type Written } from "./safety.ts";
+
+interface Disk {
+  term: number;
+  votedFor: NodeId | null;
+  entries: Entry[];
+  applied: number;
+}
+
+export interface ReadAnswer {
+  readonly context: number;
+  readonly index: number;
+}
+
+export interface ClusterNode {
+  readonly id: NodeId;
+  readonly disk: Disk;
+  /** Null while crashed. */
+  state: RaftState | null;
+  /** Outputs that are not carried out to the end, oldest first. */
+  turns: Output[];
+  /** Writes stay under way until `flush`. */
+  held: boolean;
+  written: Written;
+  nowMs: number;
+  wallOffsetMs: number;
+  wakeAtMs: number;
+  starts: number;
+  readonly reads: ReadAnswer[];
+}
+
+export interface ClusterOptions {
+  readonly size: number;
+  readonly fence?: boolean;
+  readonly seed?: number;
+  /** Terms of the log that a node starts with. */
+  readonly logs?: Readonly<Record<NodeId, readonly number[]>>;
+  /** Term that a node starts in; by default that of its last entry. */
+  readonly terms?: Readonly<Record<NodeId, number>>;
+  readonly votes?: Readonly<Record<NodeId, NodeId>>;
+}
+
+const STABLE_DELIVERIES_MAX = 100_000;
+
+export class Cluster {
+  readonly nodes: readonly ClusterNode[];
+  readonly safety: Safety = createSafety();
+  pool: Envelope[] = [];
+  /** Called with every envelope that reaches a running node. */
+  onDelivery: (envelope: Envelope) => void = () => {};
+  readonly #cut = new Set<string>();
+  readonly #options: ClusterOptions;
+
+  constructor(options: ClusterOptions) {
+    this.#options = options;
+    this.nodes = Array.from({ length: options.size }, (_, position) => {
+      const id = position + 1;
+      const entries = entriesOf(options.logs?.[id] ?? []);
+      const term = options.terms?.[id] ?? entries.at(-1)?.term ?? 0;
+      checkEntries(this.safety, entries, 0);
+      return {
+        id,
+        disk: { term, votedFor: options.votes?.[id] ?? null, entries, applied: 0 },
+        state: null,
+        turns: [],
+        held: false,
+        written: { term: 0, votedFor: null, terms: [] },
+        nowMs: 0,
+        wallOffsetMs: 0,
+        wakeAtMs: 0,
+        starts: 0,
+        reads: [],
+      };
+    });
+    for (const { id } of this.nodes) this.restart(id);
+  }
+
+  node(id: NodeId): ClusterNode {
+    const node = this.nodes[id - 1];
+    if (node === undefined) throw new Error(`no node ${id}`);
+    return node;
+  }
+
+  state(id: NodeId): RaftState {
+    const { state } = this.node(id);
+    if (state === null) throw new Error(`node ${id} is down`);
+    return state;
+  }
+
+  /** The running leader of the highest term, if any. */
+  leader(): NodeId | null {
+    let best: RaftState | null = null;
+    for (const { state } of this.nodes) {
+      if (state?.role.kind === "leader" && state.term > (best?.term ?? -1)) best = state;
+    }
+    return best?.config.id ?? null;
+  }
+
+  terms(id: NodeId): number[] {
+    return logTerms(this.state(id));
+  }
+
+  // Events
+
+  step(id: NodeId, event: Event): Output {
+    const node = this.node(id);
+    const state = this.state(id);
+    const before = { commit: state.commit, leaderOfTerm: state.role.kind === "leader" ? state.term : null };
+    const output = step(state, event, node.nowMs, node.nowMs + node.wallOffsetMs);
+    checkStep(this.safety, state, output, before, node.written);
+    node.wakeAtMs = output.wakeAtMs;
+    this.pool.push(...output.sendEarly);
+    node.turns.push(output);
+    if (!node.held) this.flush(id);
+    return output;
+  }
+
+  campaign(id: NodeId): Output {
+    return this.step(id, { kind: "campaign" });
+  }
+
+  propose(id: NodeId, ...texts: readonly string[]): Output {
+    return this.step(id, { kind: "propose", payloads: texts.map(payload) });
+  }
+
+  read(id: NodeId, context: number): Output {
+    return this.step(id, { kind: "read", context });
+  }
+
+  tick(id: NodeId): Output {
+    return this.step(id, { kind: "tick" });
+  }
+
+  /** Campaigns and delivers until the pool is empty; the node must have won. */
+  elect(id: NodeId): void {
+    this.campaign(id);
+    this.stabilize();
+    if (this.state(id).role.kind !== "leader") throw new Error(`node ${id} did not win`);
+  }
+
+  // Disk
+
+  hold(id: NodeId): void {
+    this.node(id).held = true;
+  }
+
+  release(id: NodeId): void {
+    this.node(id).held = false;
+    this.flush(id);
+  }
+
+  /** Carries out the oldest `count` turns that wait for the disk, by default all. */
+  flush(id: NodeId, count = Number.POSITIVE_INFINITY): void {
+    const node = this.node(id);
+    for (let done = 0; done < count; done += 1) {
+      const output = node.turns.shift();
+      if (output === undefined) return;
+      this.#carryOut(node, output);
+    }
+  }
+
+  /** Memory is lost. Of the turns under way the oldest `turnsKept` reach the disk, but nothing of them leaves. */
+  crash(id: NodeId, turnsKept = 0): void {
+    const node = this.node(id);
+    for (const output of node.turns.slice(0, turnsKept)) write(node.disk, output);
+    node.state = null;
+    node.turns = [];
+  }
+
+  /** Starts from the disk, by default as applied as the disk says, or as little as `applied`. */
+  restart(id: NodeId, applied = this.node(id).disk.applied): void {
+    const node = this.node(id);
+    const { disk } = node;
+    const last = disk.entries.at(-1);
+    node.starts += 1;
+    node.held = false;
+    node.turns = [];
+    node.written = { term: disk.term, votedFor: disk.votedFor, terms: disk.entries.map((entry) => entry.term) };
+    const log = createLog(
+      readerOver(() => disk.entries),
+      { lastIndex: disk.entries.length, lastTerm: last?.term ?? 0, lastTimeMs: last?.timeMs ?? 0 },
+    );
+    const seed = (this.#options.seed ?? 1) * 1000 + id * 100 + node.starts;
+    node.state = createRaft({
+      config: configOf(id, this.#options.size, this.#options.fence ?? false),
+      random: createRandom(seed),
+      log,
+      term: disk.term,
+      votedFor: disk.votedFor,
+      commit: applied,
+      nowMs: node.nowMs,
+    });
+    node.wakeAtMs = node.state.role.kind === "follower" ? node.state.role.electionAtMs : node.nowMs;
+  }
+
+  #carryOut(node: ClusterNode, output: Output): void {
+    write(node.disk, output);
+    this.pool.push(...output.sendLate);
+    node.reads.push(...output.reads);
+    if (output.persist !== null) this.step(node.id, { kind: "stored", receipt: output.persist.receipt });
+  }
+
+  // Network
+
+  /** Cuts what `from` sends to `to`; the other direction stays. */
+  cutOneWay(from: NodeId, to: NodeId): void {
+    this.#cut.add(`${from}>${to}`);
+  }
+
+  cut(left: NodeId, right: NodeId): void {
+    this.cutOneWay(left, right);
+    this.cutOneWay(right, left);
+  }
+
+  /** Only nodes of the same group hear each other; a node that is not named is alone. */
+  partition(...groups: readonly (readonly NodeId[])[]): void {
+    this.#cut.clear();
+    for (const { id: left } of this.nodes) {
+      for (const { id: right } of this.nodes) {
+        const together = groups.some((group) => group.includes(left) && group.includes(right));
+        if (left !== right && !together) this.cutOneWay(left, right);
+      }
+    }
+  }
+
+  heal(): void {
+    this.#cut.clear();
+  }
+
+  isCut(from: NodeId, to: NodeId): boolean {
+    return this.#cut.has(`${from}>${to}`);
+  }
+
+  /** Delivers the message at `position` of the pool. */
+  deliverAt(position: number): void {
+    const [envelope] = this.pool.splice(position, 1);
+    if (envelope !== undefined) this.hand(envelope);
+  }
+
+  /** Hands a message to its receiver as the network would: nothing happens over a cut link or to a crashed node. */
+  hand(envelope: Envelope): void {
+    const { from, to, message } = envelope;
+    if (this.node(to).state === null || this.isCut(from, to)) return;
+    this.onDelivery(envelope);
+    this.step(to, { kind: "message", from, message });
+  }
+
+  /** Delivers the messages that are in the pool now and match; answers stay in the pool. */
+  deliver(matches: (envelope: Envelope) => boolean = () => true): number {
+    const taken = this.take(matches);
+    for (const envelope of taken) this.hand(envelope);
+    return taken.length;
+  }
+
+  /** Removes matching messages from the pool and returns them: to drop, keep for later or repeat. */
+  take(matches: (envelope: Envelope) => boolean = () => true): Envelope[] {
+    const taken = this.pool.filter(matches);
+    this.pool = this.pool.filter((envelope) => !taken.includes(envelope));
+    return taken;
+  }
+
+  /** Delivers everything, oldest first, until nothing is under way. */
+  stabilize(): void {
+    for (let count = 0; this.pool.length > 0; count += 1) {
+      if (count > STABLE_DELIVERIES_MAX) throw new Error("the cluster does not come to rest");
+      this.deliverAt(0);
+    }
+  }
+
+  // Time
+
+  /** Moves clocks without anybody noticing. */
+  advance(ms: number, ids: readonly NodeId[] = this.nodes.map((node) => node.id)): void {
+    for (const id of ids) this.node(id).nowMs += ms;
+  }
+
+  /** Time passes in small pieces: timers fire when due, messages arrive at once. */
+  pass(ms: number, pieceMs = 5): void {
+    for (let passed = 0; passed < ms; passed += pieceMs) {
+      this.advance(pieceMs);
+      for (const { id, state, wakeAtMs, nowMs } of this.nodes) if (state !== null && wakeAtMs <= nowMs) this.tick(id);
+      this.stabilize();
+    }
+  }
+
+  /** Lets time pass until `done`, at most `msMax`; returns how long it took. */
+  passUntil(done: () => boolean, msMax: number): number {
+    for (let passed = 0; passed <= msMax; passed += 5) {
+      if (done()) return passed;
+      this.pass(5);
+    }
+    throw new Error(`not reached within ${msMax} ms`);
+  }
+}
+
+function write(disk: Disk, output: Output): void {
+  const { persist } = output;
+  if (persist !== null) {
+    if (persist.hardState !== null) {
+      disk.term = persist.hardState.term;
+      disk.votedFor = persist.hardState.votedFor;
+    }
+    if (persist.truncateFrom !== null) disk.entries = disk.entries.slice(0, persist.truncateFrom - 1);
+    disk.entries.push(...persist.append);
+  }
+  disk.applied = Math.max(disk.applied, output.commitIndex);
+}
+
+export function to<Kind extends Message["kind"]>(id: NodeId, kind?: Kind): (envelope: Envelope) => boolean {
+  return (envelope) => envelope.to === id && (kind === undefined || envelope.message.kind === kind);
+}
+
+export function from<Kind extends Message["kind"]>(id: NodeId, kind?: Kind): (envelope: Envelope) => boolean {
+  return (envelope) => envelope.from === id && (kind === undefined || envelope.message.kind === kind);
+}
+
+export function between<Kind extends Message["kind"]>(
+  sender: NodeId,
+  receiver: NodeId,
+  kind?: Kind,
+): (envelope: Envelope) => boolean {
+  return (envelope) =>
+    envelope.from === sender && envelope.to === receiver && (kind === undefined || envelope.message.kind === kind);
+}

@@ -1,0 +1,214 @@
+/**
+ * One consensus core on its own: states made by hand, messages made by hand, outputs taken apart.
+ * Everything here is plain data; the cluster harness builds on it.
+ */
+import { createRandom } from "../../src/base/random.ts";
+import { createLog, entryAt, type LogReader } from "../../src/raft/log.ts";
+import { createRaft, type Leader, majority, peersOf, type RaftConfig, type RaftState } from "../../src/raft/state.ts";
+import { step } from "../../src/raft/step.ts";
+import type { Entry, Envelope, Event, Message, NodeId, Output, ProposalPayload } from "../../src/raft/types.ts";
+
+export const HEARTBEAT_MS = 50;
+export const ELECTION_MS_MIN = 300;
+export const ELECTION_MS_MAX = 600;
+
+export type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
+
+export function configOf(id: NodeId, size: number, fence = false): RaftConfig {
+  return {
+    id,
+    voters: Array.from({ length: size }, (_, position) => position + 1),
+    heartbeatMs: HEARTBEAT_MS,
+    electionTimeoutMsMin: ELECTION_MS_MIN,
+    electionTimeoutMsMax: ELECTION_MS_MAX,
+    fence,
+  };
+}
+
+export function entry(index: number, term: number, changes: Partial<Entry> = {}): Entry {
+  const payload = changes.payload ?? `t${term}i${index}`;
+  return { index, term, timeMs: index, kind: "command", payload, payloadBytes: payload.length, ...changes };
+}
+
+/** Entries with these terms, at indexes `first`, `first + 1`, … */
+export function entriesOf(terms: readonly number[], first = 1): Entry[] {
+  return terms.map((term, position) => entry(first + position, term));
+}
+
+/** `count` times `term`. */
+export function times(count: number, term: number): number[] {
+  return new Array<number>(count).fill(term);
+}
+
+/** A reader as the storage offers it: at least one entry, then as many as fit. */
+export function readerOver(durable: () => readonly Entry[]): LogReader {
+  return (from, to, bytesMax) => {
+    const found: Entry[] = [];
+    let bytes = 0;
+    for (const candidate of durable().slice(from - 1, to)) {
+      bytes += candidate.payloadBytes;
+      if (found.length > 0 && bytes > bytesMax) break;
+      found.push(candidate);
+    }
+    return found;
+  };
+}
+
+export interface RaftOptions {
+  readonly id?: NodeId;
+  readonly size?: number;
+  readonly fence?: boolean;
+  readonly seed?: number;
+  /** Terms of the durable log. */
+  readonly terms?: readonly number[];
+  readonly entries?: readonly Entry[];
+  readonly term?: number;
+  readonly votedFor?: NodeId | null;
+  readonly commit?: number;
+  readonly nowMs?: number;
+}
+
+/** A follower that has just started from the given durable state. */
+export function raft(options: RaftOptions = {}): RaftState {
+  const durable = options.entries ?? entriesOf(options.terms ?? []);
+  const last = durable.at(-1);
+  const lastTerm = last?.term ?? 0;
+  return createRaft({
+    config: configOf(options.id ?? 1, options.size ?? 3, options.fence ?? false),
+    random: createRandom(options.seed ?? 1),
+    log: createLog(
+      readerOver(() => durable),
+      { lastIndex: durable.length, lastTerm, lastTimeMs: last?.timeMs ?? 0 },
+    ),
+    term: options.term ?? lastTerm,
+    votedFor: options.votedFor ?? null,
+    commit: options.commit ?? 0,
+    nowMs: options.nowMs ?? 0,
+  });
+}
+
+export function receive(state: RaftState, from: NodeId, message: Message, nowMs = 0, wallMs = nowMs): Output {
+  return step(state, { kind: "message", from, message }, nowMs, wallMs);
+}
+
+export function happen(state: RaftState, event: Event, nowMs = 0, wallMs = nowMs): Output {
+  return step(state, event, nowMs, wallMs);
+}
+
+export function tick(state: RaftState, nowMs: number): Output {
+  return step(state, { kind: "tick" }, nowMs, nowMs);
+}
+
+export function payload(text: string): ProposalPayload {
+  return { payload: text, payloadBytes: text.length };
+}
+
+export function propose(state: RaftState, texts: readonly string[], nowMs = 0): Output {
+  return step(state, { kind: "propose", payloads: texts.map(payload) }, nowMs, nowMs);
+}
+
+/** Tells the core that the writes of `output` are durable. */
+export function stored(state: RaftState, output: Output, nowMs = 0): Output {
+  const { persist } = output;
+  if (persist === null) throw new Error("the output asked for no write");
+  return step(state, { kind: "stored", receipt: persist.receipt }, nowMs, nowMs);
+}
+
+export function append(options: Partial<Omit<Of<"append">, "kind">>): Of<"append"> {
+  return { kind: "append", term: 1, prevIndex: 0, prevTerm: 0, commit: 0, round: 0, entries: [], ...options };
+}
+
+export function matched(term: number, index: number, round = 0): Of<"append_reply"> {
+  return { kind: "append_reply", term, result: { kind: "matched", index }, round, wallMs: 0 };
+}
+
+export function conflict(
+  term: number,
+  prevIndex: number,
+  hint: { readonly index: number; readonly term: number },
+): Of<"append_reply"> {
+  return { kind: "append_reply", term, result: { kind: "conflict", prevIndex, ...hint }, round: 0, wallMs: 0 };
+}
+
+export function vote(term: number, lastIndex: number, lastTerm: number): Of<"vote"> {
+  return { kind: "vote", term, lastIndex, lastTerm };
+}
+
+export function preVote(term: number, lastIndex: number, lastTerm: number): Of<"pre_vote"> {
+  return { kind: "pre_vote", term, lastIndex, lastTerm };
+}
+
+/** Makes `state` the leader of the next term by the votes of a bare majority; returns the output of that moment. */
+export function lead(state: RaftState, nowMs = 0, walls: readonly number[] = []): Output {
+  let output = happen(state, { kind: "campaign" }, nowMs, walls[0] ?? nowMs);
+  const term = state.term + 1;
+  const voters = peersOf(state).slice(0, majority(state) - 1);
+  for (const from of voters) receive(state, from, { kind: "pre_vote_reply", term, granted: true }, nowMs, walls[0]);
+  voters.forEach((from, position) => {
+    const wallMs = walls[position + 1] ?? nowMs;
+    output = receive(state, from, { kind: "vote_reply", term, granted: true, wallMs }, nowMs, walls[0]);
+  });
+  if (state.role.kind !== "leader") throw new Error(`node ${state.config.id} is ${state.role.kind}, not leader`);
+  return output;
+}
+
+/** As `lead`, and the `leader_start` entry is stored here, held by a majority and so committed. */
+export function leadAndCommit(state: RaftState, nowMs = 0): Leader {
+  const output = lead(state, nowMs);
+  if (output.persist !== null) stored(state, output, nowMs);
+  for (const from of peersOf(state).slice(0, majority(state) - 1)) {
+    receive(state, from, matched(state.term, state.log.lastIndex), nowMs);
+  }
+  return leaderRole(state);
+}
+
+export function leaderRole(state: RaftState): Leader {
+  if (state.role.kind !== "leader") throw new Error(`node ${state.config.id} is ${state.role.kind}, not leader`);
+  return state.role;
+}
+
+export function followerOf(state: RaftState): NodeId | null {
+  if (state.role.kind !== "follower") throw new Error(`node ${state.config.id} is ${state.role.kind}, not follower`);
+  return state.role.leader;
+}
+
+export function electionAt(state: RaftState): number {
+  if (state.role.kind === "leader") throw new Error("a leader has no election timer");
+  return state.role.electionAtMs;
+}
+
+/** Messages of one kind in both sends of an output, in order; `to` narrows to one receiver. */
+export function sent<Kind extends Message["kind"]>(output: Output, kind: Kind, to?: NodeId): Of<Kind>[] {
+  return messagesIn([...output.sendEarly, ...output.sendLate], kind, to);
+}
+
+export function messagesIn<Kind extends Message["kind"]>(
+  envelopes: readonly Envelope[],
+  kind: Kind,
+  to?: NodeId,
+): Of<Kind>[] {
+  return envelopes
+    .filter((envelope) => to === undefined || envelope.to === to)
+    .map((envelope) => envelope.message)
+    .filter((message): message is Of<Kind> => message.kind === kind);
+}
+
+/** The only message of this kind in the output. */
+export function theOnly<Kind extends Message["kind"]>(output: Output, kind: Kind, to?: NodeId): Of<Kind> {
+  const found = sent(output, kind, to);
+  const [first] = found;
+  if (first === undefined || found.length !== 1) throw new Error(`${found.length} messages of kind ${kind}`);
+  return first;
+}
+
+export function logTerms(state: RaftState): number[] {
+  return logEntries(state).map((logged) => logged.term);
+}
+
+export function logEntries(state: RaftState): Entry[] {
+  return Array.from({ length: state.log.lastIndex }, (_, position) => {
+    const logged = entryAt(state.log, position + 1);
+    if (logged === undefined) throw new Error(`no entry ${position + 1}`);
+    return logged;
+  });
+}

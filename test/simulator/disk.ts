@@ -1,0 +1,211 @@
+/**
+ * One node's disk with the turn semantics of the ports (P1, P2): every write takes effect at once in memory and leaves an
+ * undo record; the records of a turn form a journal that is kept until the turn is durable. A crash undoes the journals
+ * that were not durable, newest first.
+ *
+ * K1. The disk outlives instances: a restart is a new runtime over the same disk, a wipe is a new disk.
+ * K2. Each field of a batch, each log row and each state row is one statement; `onStatement` runs before each of them
+ *     and may throw. What earlier statements of the turn did stays done: there is no roll-back short of a crash.
+ */
+import type { Identity, LoadedState, WriteBatch } from "../../src/node-object/ports.ts";
+import type { Row, ScanRange } from "../../src/kv/store.ts";
+import type { Entry, HardState } from "../../src/raft/types.ts";
+import { Violation } from "./violation.ts";
+
+export interface Disk {
+  /** Distinguishes a wiped disk from the one before it. */
+  readonly serial: number;
+  identity: Identity | null;
+  hardState: HardState;
+  /** `log[i]` is the entry of index i + 1. */
+  readonly log: Entry[];
+  readonly rows: Map<string, string>;
+  /** The keys of `rows`, ascending. */
+  readonly keys: string[];
+  fence: number;
+  alarmAtWallMs: number | null;
+  halted: string | null;
+  /** Undo records of the turn in progress. */
+  journal: Undo[];
+  /** The lowest index written since the checkers last looked; Infinity = none. */
+  writtenFrom: number;
+  /** The identity that the checkers last looked at. */
+  checkedIdentity: Identity | null;
+}
+
+type Undo = () => void;
+export type Journal = readonly Undo[];
+
+export function createDisk(serial: number): Disk {
+  return {
+    serial,
+    identity: null,
+    hardState: { term: 0, votedFor: null },
+    log: [],
+    rows: new Map(),
+    keys: [],
+    fence: 0,
+    alarmAtWallMs: null,
+    halted: null,
+    journal: [],
+    writtenFrom: Number.POSITIVE_INFINITY,
+    checkedIdentity: null,
+  };
+}
+
+export function loadDisk(disk: Disk): LoadedState {
+  const last = disk.log[disk.log.length - 1];
+  return {
+    identity: disk.identity,
+    hardState: disk.hardState,
+    lastIndex: disk.log.length,
+    lastTerm: last?.term ?? 0,
+    lastTimeMs: last?.timeMs ?? 0,
+    halted: disk.halted,
+  };
+}
+
+export function countStatements(batch: WriteBatch): number {
+  return (
+    (batch.identity === undefined ? 0 : 1) +
+    (batch.hardState === undefined ? 0 : 1) +
+    (batch.truncateFrom === undefined ? 0 : 1) +
+    (batch.append?.length ?? 0) +
+    (batch.fence === undefined ? 0 : 1) +
+    (batch.state?.length ?? 0) +
+    (batch.halted === undefined ? 0 : 1)
+  );
+}
+
+export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void): void {
+  const journal = disk.journal;
+  if (batch.identity !== undefined) {
+    onStatement();
+    const old = disk.identity;
+    journal.push(() => {
+      disk.identity = old;
+    });
+    disk.identity = batch.identity;
+  }
+  if (batch.hardState !== undefined) {
+    onStatement();
+    const old = disk.hardState;
+    journal.push(() => {
+      disk.hardState = old;
+    });
+    disk.hardState = batch.hardState;
+  }
+  if (batch.truncateFrom !== undefined) {
+    onStatement();
+    const removed = disk.log.splice(batch.truncateFrom - 1);
+    if (removed.length > 0) journal.push(() => disk.log.push(...removed));
+  }
+  if (batch.append !== undefined) {
+    for (const entry of batch.append) {
+      onStatement();
+      if (entry.index !== disk.log.length + 1) {
+        throw new Violation("log has no gap", `entry ${entry.index} written after ${disk.log.length}`);
+      }
+      disk.log.push(entry);
+      if (entry.index < disk.writtenFrom) disk.writtenFrom = entry.index;
+      journal.push(() => disk.log.pop());
+    }
+  }
+  if (batch.fence !== undefined) {
+    onStatement();
+    const old = disk.fence;
+    journal.push(() => {
+      disk.fence = old;
+    });
+    disk.fence = batch.fence;
+  }
+  if (batch.state !== undefined) {
+    for (const [key, value] of batch.state) {
+      onStatement();
+      const old = disk.rows.get(key) ?? null;
+      setRow(disk, key, value);
+      journal.push(() => setRow(disk, key, old));
+    }
+  }
+  if (batch.halted !== undefined) {
+    onStatement();
+    const old = disk.halted;
+    journal.push(() => {
+      disk.halted = old;
+    });
+    disk.halted = batch.halted;
+  }
+}
+
+export function writeAlarm(disk: Disk, atWallMs: number | null): void {
+  const old = disk.alarmAtWallMs;
+  disk.journal.push(() => {
+    disk.alarmAtWallMs = old;
+  });
+  disk.alarmAtWallMs = atWallMs;
+}
+
+/** Ends the turn: hands out its undo records and begins a new journal. */
+export function takeJournal(disk: Disk): Journal {
+  const journal = disk.journal;
+  disk.journal = [];
+  return journal;
+}
+
+export function undo(journal: Journal): void {
+  for (let position = journal.length - 1; position >= 0; position -= 1) journal[position]!();
+}
+
+export function readLog(disk: Disk, from: number, to: number, bytesMax: number): Entry[] {
+  const entries: Entry[] = [];
+  let bytes = 0;
+  for (let index = Math.max(from, 1); index <= to; index += 1) {
+    const entry = disk.log[index - 1];
+    if (entry === undefined) break;
+    bytes += entry.payloadBytes;
+    if (entries.length > 0 && bytes > bytesMax) break;
+    entries.push(entry);
+  }
+  return entries;
+}
+
+export function scanDisk(disk: Disk, range: ScanRange): Row[] {
+  const rows: Row[] = [];
+  const low = lowerBound(disk.keys, range.start);
+  const high = lowerBound(disk.keys, range.end);
+  if (range.reverse === true) {
+    for (let position = high - 1; position >= low && rows.length < range.limit; position -= 1) pushRow(disk, position, rows);
+  } else {
+    for (let position = low; position < high && rows.length < range.limit; position += 1) pushRow(disk, position, rows);
+  }
+  return rows;
+}
+
+function pushRow(disk: Disk, position: number, rows: Row[]): void {
+  const key = disk.keys[position]!;
+  rows.push([key, disk.rows.get(key)!]);
+}
+
+function setRow(disk: Disk, key: string, value: string | null): void {
+  const present = disk.rows.has(key);
+  if (value === null) {
+    if (!present) return;
+    disk.rows.delete(key);
+    disk.keys.splice(lowerBound(disk.keys, key), 1);
+    return;
+  }
+  disk.rows.set(key, value);
+  if (!present) disk.keys.splice(lowerBound(disk.keys, key), 0, key);
+}
+
+/** The first position whose key is >= `key`. */
+function lowerBound(keys: readonly string[], key: string): number {
+  let low = 0;
+  let high = keys.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (keys[middle]! < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

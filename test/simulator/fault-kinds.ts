@@ -1,0 +1,42 @@
+/** The kinds of faults, and how often each was injected: a kind that never happens proves nothing. */
+
+export const FAULT_KINDS = [
+  "drop",
+  "delay",
+  "duplicate",
+  "reorder",
+  "one_way_partition",
+  "partial_partition",
+  "full_partition",
+  "crash",
+  "crash_between_statements",
+  "disk_error",
+  "commit_failure",
+  "wiped_disk",
+  "pause",
+  "clock_jump",
+  "clock_drift",
+  "eviction",
+  "all_reset",
+  "two_instances",
+  "alarm_late",
+  "alarm_repeated",
+  "reply_lost",
+] as const;
+
+export type FaultKind = (typeof FAULT_KINDS)[number];
+
+export interface FaultCounts {
+  readonly byKind: Map<FaultKind, number>;
+  add(kind: FaultKind): void;
+}
+
+export function createFaultCounts(): FaultCounts {
+  const byKind = new Map<FaultKind, number>();
+  return {
+    byKind,
+    add(kind) {
+      byKind.set(kind, (byKind.get(kind) ?? 0) + 1);
+    },
+  };
+}

@@ -1,0 +1,246 @@
+/**
+ * The checks after every turn, incremental and cheap. They know the truth that no node knows: which entries are
+ * committed, what the state after each of them is, who has led and voted.
+ *
+ * S1. At most one instance leads a term; at most one vote of a disk per term; a vote and an acknowledgement leave only
+ *     when what they claim is durable.
+ * S2. Two logs with an entry of the same index and term agree on it and on the term before it (paper 5.3, by induction).
+ * S3. A committed entry never changes, and every later leader holds it.
+ * S4. State after an entry is a function of the log: every node's digest equals that of an independent replay.
+ */
+import type { PeerEnvelope } from "../../src/node-object/ports.ts";
+import { applyEntries, type Machine, openMachine } from "../../src/kv/machine.ts";
+import { MemoryStore } from "../../src/kv/memory-store.ts";
+import type { Entry, NodeId } from "../../src/raft/types.ts";
+import type { Instance, World } from "./host.ts";
+import { Violation } from "./violation.ts";
+
+export interface Safety {
+  /** Off: only what a client or an operator could notice is judged, to show that the checks do not depend on S1, S2. */
+  direct: boolean;
+  /** Instance that led each term. */
+  readonly leaders: Map<number, Instance>;
+  /** disk serial → term → candidate. */
+  readonly votes: Map<number, Map<number, NodeId>>;
+  /** By index: every entry ever written there, one for each term. */
+  readonly written: Written[][];
+  /** `committed[i]` is the committed entry of index i + 1. */
+  readonly committed: Committed[];
+  clusterId: string | null;
+  readonly replay: Machine;
+}
+
+interface Written {
+  readonly entry: Entry;
+  readonly termBefore: number;
+}
+
+export interface Committed {
+  readonly entry: Entry;
+  /** Term of the node that first knew it to be committed. */
+  readonly declaredTerm: number;
+  /** `world.steps` at that moment. */
+  readonly atStep: number;
+  /** Revision and digest of the state after it. */
+  readonly revision: number;
+  readonly digest: string;
+}
+
+export function createSafety(): Safety {
+  return {
+    direct: true,
+    leaders: new Map(),
+    votes: new Map(),
+    written: [],
+    committed: [],
+    clusterId: null,
+    replay: openMachine(new MemoryStore()),
+  };
+}
+
+/** Right after `start`, within its turn. */
+export function checkStarted(world: World, instance: Instance): void {
+  const status = instance.runtime.status();
+  const { committed } = world.safety;
+  const { host } = instance;
+  if (status.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${status.halted}`);
+  if (status.applied_index > committed.length) {
+    const detail = `node ${host.id} starts with ${status.applied_index} applied, ${committed.length} are committed`;
+    throw new Violation("committed prefix is stable", detail);
+  }
+  instance.nextDigest = status.applied_index + 1;
+  const truth = committed[status.applied_index - 1];
+  if (truth !== undefined) compareDigest(instance, status.applied_index, status.digest, truth);
+}
+
+/** After each turn that took effect. */
+export function checkTurn(world: World, instance: Instance): void {
+  const { host, raft } = instance;
+  const { safety } = world;
+  if (!instance.superseded) {
+    const { disk } = host;
+    if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
+    if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance);
+    if (disk.identity !== disk.checkedIdentity) checkIdentity(safety, instance);
+  }
+  if (raft === null) return;
+  if (raft.term < instance.seenTerm) {
+    throw new Violation("one vote per term", `node ${host.id} fell from term ${instance.seenTerm} to ${raft.term}`);
+  }
+  instance.seenTerm = raft.term;
+  if (raft.role.kind === "leader" && instance.leaderTerm !== raft.term) checkLeader(world, instance, raft.term);
+  if (raft.commit !== instance.seenCommit) checkCommit(world, instance, raft.commit, raft.term);
+  checkDigests(safety, instance);
+}
+
+function checkWritten(safety: Safety, instance: Instance): void {
+  const { disk } = instance.host;
+  for (let index = disk.writtenFrom; index <= disk.log.length; index += 1) {
+    const entry = disk.log[index - 1]!;
+    const termBefore = disk.log[index - 2]?.term ?? 0;
+    safety.written[index] ??= [];
+    const others = safety.written[index];
+    const known = others.find((other) => other.entry.term === entry.term);
+    if (known === undefined) others.push({ entry, termBefore });
+    else if (safety.direct && (!equalEntries(known.entry, entry) || known.termBefore !== termBefore)) {
+      throw new Violation("log matching", `node ${instance.host.id}, entry ${index} of term ${entry.term}`);
+    }
+  }
+  disk.writtenFrom = Number.POSITIVE_INFINITY;
+}
+
+function checkIdentity(safety: Safety, instance: Instance): void {
+  const { disk, id } = instance.host;
+  disk.checkedIdentity = disk.identity;
+  const membership = disk.identity?.membership;
+  if (membership?.kind !== "formed") return;
+  safety.clusterId ??= membership.clusterId;
+  if (membership.clusterId !== safety.clusterId) {
+    throw new Violation("one cluster", `node ${id} is in ${membership.clusterId}, others in ${safety.clusterId}`);
+  }
+}
+
+function checkLeader(world: World, instance: Instance, term: number): void {
+  const { safety } = world;
+  instance.leaderTerm = term;
+  const other = safety.leaders.get(term);
+  if (other !== undefined && other !== instance) {
+    throw new Violation("one leader per term", `nodes ${other.host.id} and ${instance.host.id} lead term ${term}`);
+  }
+  safety.leaders.set(term, instance);
+  // By log matching the last committed entry of earlier terms stands for all before it.
+  let index = safety.committed.length;
+  while (index > 0 && safety.committed[index - 1]!.declaredTerm >= term) index -= 1;
+  if (index === 0) return;
+  const held = entryOf(instance, index);
+  if (held === undefined || held.term !== safety.committed[index - 1]!.entry.term) {
+    const detail = `node ${instance.host.id}, leader of term ${term}, lacks committed entry ${index}`;
+    throw new Violation("leader holds every committed entry", detail);
+  }
+}
+
+function checkCommit(world: World, instance: Instance, commit: number, term: number): void {
+  const { safety } = world;
+  const { id } = instance.host;
+  if (commit < instance.seenCommit) {
+    throw new Violation("commit never falls", `node ${id} from ${instance.seenCommit} to ${commit}`);
+  }
+  for (let index = instance.seenCommit + 1; index <= commit; index += 1) {
+    const entry = entryOf(instance, index);
+    if (entry === undefined) {
+      if (instance.superseded) continue; // Its disk is gone, and the entry is no longer in its memory.
+      throw new Violation("committed prefix is stable", `node ${id} commits ${index}, which it does not have`);
+    }
+    const truth = safety.committed[index - 1];
+    if (truth === undefined) declareCommitted(world, entry, term);
+    else if (!equalEntries(truth.entry, entry)) {
+      const detail = `entry ${index}: node ${id} has term ${entry.term}, committed is term ${truth.entry.term}`;
+      throw new Violation("committed prefix is stable", detail);
+    }
+  }
+  instance.seenCommit = commit;
+}
+
+function declareCommitted(world: World, entry: Entry, declaredTerm: number): void {
+  const { safety } = world;
+  if (entry.index !== safety.committed.length + 1) {
+    throw new Violation("committed prefix is stable", `entry ${entry.index} committed after ${safety.committed.length}`);
+  }
+  const before = safety.replay.revision;
+  const applied = applyEntries(safety.replay, [entry])[0]!;
+  const { revision } = safety.replay;
+  if (revision !== before && revision !== before + 1) {
+    throw new Violation("revisions are dense", `entry ${entry.index} moved the revision from ${before} to ${revision}`);
+  }
+  safety.committed.push({ entry, declaredTerm, atStep: world.steps, revision, digest: applied.digest });
+}
+
+function checkDigests(safety: Safety, instance: Instance): void {
+  for (;;) {
+    const index = instance.nextDigest;
+    const digest = instance.runtime.digestAt(index);
+    if (digest === null) return;
+    const truth = safety.committed[index - 1];
+    if (truth === undefined) {
+      const detail = `node ${instance.host.id} applied ${index}, ${safety.committed.length} are committed`;
+      throw new Violation("committed prefix is stable", detail);
+    }
+    compareDigest(instance, index, digest, truth);
+    instance.nextDigest = index + 1;
+  }
+}
+
+function compareDigest(instance: Instance, index: number, digest: string, truth: Committed): void {
+  if (digest === truth.digest) return;
+  const detail = `node ${instance.host.id} after entry ${index}: ${digest}, a replay of the log says ${truth.digest}`;
+  throw new Violation("digests are equal", detail);
+}
+
+/** What a message claims must be durable when it leaves (S1). */
+export function checkTransmit(world: World, instance: Instance, envelope: PeerEnvelope): void {
+  if (envelope.body.kind !== "raft") return;
+  const { message } = envelope.body;
+  switch (message.kind) {
+    case "vote":
+      checkVote(world.safety, instance, message.term, instance.host.id);
+      return;
+    case "vote_reply":
+      if (message.granted) checkVote(world.safety, instance, message.term, envelope.to);
+      return;
+    case "append_reply":
+      if (!world.safety.direct || message.result.kind !== "matched") return;
+      if (message.result.index > instance.durableLastIndex) {
+        const detail = `node ${instance.host.id} acknowledges ${message.result.index}, durable is ${instance.durableLastIndex}`;
+        throw new Violation("acknowledgement is durable before it leaves", detail);
+      }
+      return;
+    default:
+  }
+}
+
+function checkVote(safety: Safety, instance: Instance, term: number, candidate: NodeId): void {
+  if (!safety.direct) return;
+  const { disk, id } = instance.host;
+  let votes = safety.votes.get(disk.serial);
+  if (votes === undefined) safety.votes.set(disk.serial, (votes = new Map()));
+  const before = votes.get(term);
+  if (before !== undefined && before !== candidate) {
+    throw new Violation("one vote per term", `node ${id} voted for ${before} and ${candidate} in term ${term}`);
+  }
+  votes.set(term, candidate);
+  const { term: durableTerm, votedFor } = instance.durableHardState;
+  if (durableTerm < term || (durableTerm === term && votedFor !== candidate)) {
+    const detail = `node ${id} votes for ${candidate} in term ${term}, durable is term ${durableTerm}, vote ${votedFor}`;
+    throw new Violation("vote is durable before it leaves", detail);
+  }
+}
+
+function entryOf(instance: Instance, index: number): Entry | undefined {
+  if (!instance.superseded) return instance.host.disk.log[index - 1];
+  const log = instance.raft?.log;
+  return log?.cached[index - (log.lastIndex - log.cached.length + 1)];
+}
+
+function equalEntries(left: Entry, right: Entry): boolean {
+  return left === right || (left.term === right.term && left.payload === right.payload && left.timeMs === right.timeMs);
+}

@@ -1,0 +1,14 @@
+/** From one node's gate to another node's queue. */
+import type { PeerEnvelope } from "../../src/node-object/ports.ts";
+import { push } from "./event-queue.ts";
+import { hostOf, type Instance, type World } from "./host.ts";
+import { routeMessage } from "./network.ts";
+
+export function transmit(world: World, sender: Instance, envelope: PeerEnvelope): void {
+  if (world.intercept?.(envelope, sender) === true) return;
+  const { network, random, now, counts } = world;
+  const host = hostOf(world, envelope.to);
+  for (const at of routeMessage(network, random, sender.host.id, envelope.to, now, counts)) {
+    push(world.queue, { at, seq: 0, kind: "deliver", host, envelope, sender });
+  }
+}
