@@ -8,7 +8,6 @@ export default defineConfig({
   test: {
     // Process and simulator tests are heavy; more workers than this only slow each other down on two cores.
     maxWorkers: 2,
-    reporters: process.env.CONCORD_REPORTER === undefined ? ["default"] : ["default", process.env.CONCORD_REPORTER],
     projects: [
       {
         test: {

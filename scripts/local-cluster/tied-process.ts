@@ -21,8 +21,8 @@ export interface TiedProcess {
   readonly ended: Promise<TiedEnd>;
   /** Asks the program to end (SIGTERM), kills it after a while, and resolves when nothing of it is left. */
   stop(): Promise<void>;
-  /** Kills the whole group at once. */
-  kill(): void;
+  /** Kills the whole group at once. `wanted` false: it is to look like the crash that it is. Default true. */
+  kill(wanted?: boolean): void;
 }
 
 export interface TiedEnd {
@@ -57,11 +57,15 @@ export function startTied(options: TiedOptions): TiedProcess {
   keeper.on("message", (message) => {
     end = message as { code: number | null; signal: string | null };
   });
-  const ended = once(keeper, "close").then(
-    (): TiedEnd => ({ code: end?.code ?? null, signal: end?.signal ?? null, wanted }),
-  );
-  const kill = (): void => {
-    wanted = true;
+  const closed = once(keeper, "close");
+  const ended = once(keeper, "exit").then(async (): Promise<TiedEnd> => {
+    // The keeper takes the group with it, unless it was killed alone: then this does (T1), and the output closes.
+    killGroup(groupId);
+    await closed;
+    return { code: end?.code ?? null, signal: end?.signal ?? null, wanted };
+  });
+  const kill = (isWanted = true): void => {
+    wanted ||= isWanted;
     killGroup(groupId);
   };
   return {

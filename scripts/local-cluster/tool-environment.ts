@@ -1,13 +1,15 @@
 /**
  * The environment in which wrangler and vitest run: offline, quiet, and writing inside the project only.
  */
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { ROOT } from "./project.ts";
 
 /** This process's environment with the tools' network look-ups, prompts, banners and log files switched off. */
 export function toolEnvironment(extra: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
   return {
     ...process.env,
+    // The tools look for `node` there and need the pinned one.
+    PATH: `${join(ROOT, "node_modules", ".bin")}${delimiter}${process.env.PATH ?? ""}`,
     CI: "1",
     CLOUDFLARE_CF_FETCH_ENABLED: "false",
     WRANGLER_SEND_METRICS: "false",

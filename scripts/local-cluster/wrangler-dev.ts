@@ -15,10 +15,17 @@ import { toolEnvironment } from "./tool-environment.ts";
 const CRASHES_MAX = 5;
 const CRASH_WINDOW_MS = 60_000;
 const RESTART_AFTER_MS = 500;
+/**
+ * What wrangler says when workerd has died. It starts workerd again itself, but then answers no request any more
+ * (4.156.2, tested by killing workerd), so this counts as a crash of the whole.
+ */
+const RUNTIME_CRASHED = "The Workers runtime crashed unexpectedly";
 
 export interface WranglerDevOptions {
   readonly port: number;
   readonly dataFolder: string;
+  /** A built module to serve as it is. Absent: the source, built again at each change. */
+  readonly modulePath?: string;
   /** Lines that wrangler or the worker writes, at warning level and above unless `verbose`. */
   readonly onLine: (line: string, stream: "stdout" | "stderr") => void;
   readonly verbose?: boolean;
@@ -37,7 +44,11 @@ export interface WranglerDev {
 
 export function startWranglerDev(options: WranglerDevOptions): WranglerDev {
   let stopped = false;
-  let current = launch(options);
+  // What wrangler and its tools complain of while they are being ended is of no interest.
+  const onLine: WranglerDevOptions["onLine"] = (line, stream) => {
+    if (!stopped) options.onLine(line, stream);
+  };
+  let current = launch({ ...options, onLine });
   const supervise = async (): Promise<void> => {
     const crashes: number[] = [];
     for (;;) {
@@ -52,7 +63,7 @@ export function startWranglerDev(options: WranglerDevOptions): WranglerDev {
       options.onRestart?.(end);
       await sleep(RESTART_AFTER_MS);
       if (stopped) return;
-      current = launch(options);
+      current = launch({ ...options, onLine });
     }
   };
   return {
@@ -78,6 +89,7 @@ function launch(options: WranglerDevOptions): TiedProcess {
     program: executable("wrangler"),
     args: [
       "dev",
+      ...(options.modulePath === undefined ? [] : [options.modulePath, "--no-bundle"]),
       ...["--config", "wrangler.toml"],
       ...["--ip", HOST],
       ...["--port", String(options.port)],
@@ -90,7 +102,10 @@ function launch(options: WranglerDevOptions): TiedProcess {
     ],
     cwd: ROOT,
     env: toolEnvironment(),
-    onLine: options.onLine,
+    onLine: (line, stream) => {
+      options.onLine(line, stream);
+      if (line.includes(RUNTIME_CRASHED)) tied.kill(false);
+    },
   });
   options.onGroup?.(tied.groupId);
   return tied;

@@ -41,7 +41,12 @@ export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   app.onError((error, call) => onError(context, error, call));
   app.notFound((call) => problemResponse({ code: "not_found", reason: "route", detail: noRoute(call) }));
   app.use(async (call, next) => {
-    await next();
+    try {
+      await next();
+    } catch (error) {
+      // Hono hands on what is no Error at all; it is answered like every other surprise.
+      call.res = onError(context, error, call);
+    }
     setReplyHeaders(context, call);
   });
   mountKv(app, context);

@@ -12,7 +12,7 @@ import { BODY_NESTING_MAX } from "./limits.ts";
 import { refusal } from "./problem.ts";
 
 /** @throws ConcordError `body_too_large`. */
-export async function readBody(request: Request): Promise<Uint8Array> {
+export async function readBody(request: Request): Promise<Uint8Array<ArrayBuffer>> {
   const declared = Number(request.headers.get("content-length") ?? "0");
   if (declared > BODY_BYTES_MAX) throw bodyTooLarge();
   if (request.body === null) return new Uint8Array(0);

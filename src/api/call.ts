@@ -11,7 +11,7 @@ import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { IDEMPOTENCY_KEY_BYTES_MAX } from "../base/limits.ts";
 import { canonicalCommand } from "../kv/canonical.ts";
 import type { Command, CommandResult, Idempotency, Query, QueryResult } from "../kv/command.ts";
-import { admitCommand, admitQuery } from "./admission.ts";
+import { admitCommand, admitQuery, type Sugar } from "./admission.ts";
 import type { Backend, Consistency, ReadOptions } from "./backend.ts";
 import { CALL_TIMEOUT_MS_DEFAULT, CALL_TIMEOUT_MS_MAX } from "./limits.ts";
 import { choiceOf, integerOf, type Parameters, readParameters } from "./parameters.ts";
@@ -100,14 +100,13 @@ export async function execute<Kind extends CommandResult["kind"]>(
   command: Command & { readonly kind: Kind },
   options: {
     readonly parameters: Parameters;
-    /** Set for a batch: the caller's name of its list. */
-    readonly batch?: "items" | "keys";
+    readonly sugar?: Sugar;
   },
 ): Promise<{ readonly result: Extract<CommandResult, { kind: Kind }>; readonly revision: number }> {
   const principal = principalOf(context, call);
   const timeoutMs = timeoutMsOf(options.parameters);
   const key = idempotencyKeyOf(call);
-  admitCommand(command, options.batch);
+  admitCommand(command, options.sugar);
   const idempotency = key === null ? null : await idempotencyOf(call, key, principal, command);
   const outcome = await context.backend.execute(command, idempotency, { timeoutMs });
   call.set("revision", outcome.revision);

@@ -2,7 +2,14 @@
 import type { Hono } from "hono";
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import type { NodePosition } from "./backend.ts";
-import { type ApiCall, type ApiContext, type ApiEnvironment, parametersOf, principalOf } from "./call.ts";
+import {
+  type ApiCall,
+  type ApiContext,
+  type ApiEnvironment,
+  parametersOf,
+  principalOf,
+  WRITE_PARAMETERS,
+} from "./call.ts";
 
 export function mountCluster(app: Hono<ApiEnvironment>, context: ApiContext): void {
   app.get("/v1/cluster", (call) => getCluster(context, call));
@@ -13,7 +20,7 @@ export function mountCluster(app: Hono<ApiEnvironment>, context: ApiContext): vo
 
 async function getCluster(context: ApiContext, call: ApiCall): Promise<Response> {
   principalOf(context, call);
-  parametersOf(call, "invalid_request", []);
+  parametersOf(call, "invalid_request", WRITE_PARAMETERS);
   const status = await context.backend.cluster();
   return call.json(status);
 }

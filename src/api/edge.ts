@@ -197,7 +197,7 @@ interface Passing {
   /** Opens internal routes. */
   readonly internal?: boolean;
   /** The body, if it was read already. */
-  readonly body?: Uint8Array;
+  readonly body?: Uint8Array<ArrayBuffer>;
 }
 
 async function forward(state: EdgeState, place: ClusterPlace, request: Request, passing: Passing): Promise<Response> {

@@ -182,7 +182,7 @@ async function writeIfConditions(
   // Under a failed condition the reply tells the current tag: read it in the same txn.
   const failure: Operation[] = compare.length === 0 ? [] : [{ type: "get", selector: { key }, keys_only: true }];
   const command = { kind: "txn", compare, success: [operation], failure } as const;
-  const { result } = await execute(context, call, command, { parameters });
+  const { result } = await execute(context, call, command, { parameters, sugar: "record" });
   const response = firstResponse(result);
   if (result.succeeded) return { response, revision: result.revision, dropped: droppedOf(result) };
   const current = response.type === "get" ? (response.kvs[0]?.mod_revision ?? 0) : 0;
@@ -305,7 +305,7 @@ async function writeMany(
   const command = decodeBatchWrite(batch);
   const { result } = await execute(context, call, command, {
     parameters,
-    batch: batch.op === "put_many" ? "items" : "keys",
+    sugar: batch.op === "put_many" ? "items" : "keys",
   });
   const { revision, responses } = result;
   if (batch.op === "put_many") {

@@ -79,5 +79,5 @@ function leaseId(call: ApiCall): number {
   const text = pathRest(call.req.url, `${LEASES_PATH}/`, "invalid_lease");
   const id = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
   if (Number.isSafeInteger(id) && id > 0) return id;
-  throw refusal("invalid_lease", "id", "A lease id is a positive integer.");
+  throw refusal("invalid_lease", "invalid_lease_id", "A lease id is a positive integer.");
 }

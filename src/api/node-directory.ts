@@ -32,7 +32,7 @@ export interface ForwardRequest {
   /** Path and query as the node sees them. */
   readonly target: string;
   readonly headers: Headers;
-  readonly body: Uint8Array | null;
+  readonly body: Uint8Array<ArrayBuffer> | null;
   /** The one node to ask, or null for a choice. */
   readonly node: number | null;
   /** Ask the leader if it is known: writes and linearizable reads. */
@@ -73,8 +73,10 @@ export class NodeDirectory {
       if (attempt.kind === "timeout") throw unknownOutcome("No node answered in time.");
       if (attempt.kind === "response") {
         this.#learn(cluster.name, nodesCount, attempt.response);
-        if (!(await isElsewhere(attempt.response))) return attempt.response;
-        answered = attempt.response;
+        if (attempt.response.status !== 503) return attempt.response;
+        const text = await attempt.response.text();
+        answered = new Response(text, attempt.response);
+        if (!isElsewhere(text)) return answered;
         continue;
       }
       if (this.#leaders.get(cluster.name) === node) this.#leaders.delete(cluster.name);
@@ -105,7 +107,7 @@ export class NodeDirectory {
     const headers = new Headers(request.headers);
     headers.set(OBJECT_HEADER, name);
     const { method, body } = request;
-    const init = body === null ? { method, headers } : { method, headers, body: body as BodyInit };
+    const init = body === null ? { method, headers } : { method, headers, body };
     const sent = send(placed(namespace, cluster), cluster, node, new Request(`http://node${request.target}`, init));
     return await withDeadline(sent, request.deadlineMs - Date.now());
   }
@@ -153,13 +155,9 @@ export function placed(namespace: NodeNamespace, cluster: { readonly jurisdictio
   return namespace.jurisdiction(cluster.jurisdiction);
 }
 
-async function isElsewhere(response: Response): Promise<boolean> {
-  if (response.status !== 503) return false;
-  const problem: unknown = await response
-    .clone()
-    .json()
-    .catch(() => null); // a 503 without a problem document is not one of ours: it is passed on as it is
-  const code = typeof problem === "object" && problem !== null ? Reflect.get(problem, "code") : null;
+/** Reads the code of a problem document; a 503 of another kind is passed on as it is. */
+function isElsewhere(text: string): boolean {
+  const code = /"code":"([a-z_]+)"/.exec(text)?.[1];
   return ELSEWHERE.has(code as ErrorCode);
 }
 

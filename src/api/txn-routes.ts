@@ -29,11 +29,12 @@ import { shaped } from "./shape.ts";
 import type { WireHistory, WireRevision } from "./wire.ts";
 
 const HISTORY_PARAMETERS = [...READ_PARAMETERS, "key", "from", "to", "limit", "cursor"];
-const RESULTS_PATH = "/v1/txn/results/";
+const RESULTS_PATH = "/v1/txn/results";
 
 export function mountTxn(app: Hono<ApiEnvironment>, context: ApiContext): void {
   app.post("/v1/txn", (call) => postTxn(context, call));
-  app.get(`${RESULTS_PATH}*`, (call) => getResult(context, call));
+  app.get(RESULTS_PATH, (call) => getResult(context, call));
+  app.get(`${RESULTS_PATH}/*`, (call) => getResult(context, call));
   app.get("/v1/history", (call) => getHistory(context, call));
   app.get("/v1/revision", (call) => getRevision(context, call));
 }
@@ -63,8 +64,11 @@ function isReadOnly(txn: Txn): boolean {
 
 /** Resolves an unknown outcome; always linearizable, for a stale "unknown" would be a wrong answer (S27). */
 async function getResult(context: ApiContext, call: ApiCall): Promise<Response> {
-  const parameters = parametersOf(call, "invalid_request", WRITE_PARAMETERS);
-  const key = checkedIdempotencyKey(pathRest(call.req.url, RESULTS_PATH, "invalid_request"));
+  const code = "invalid_request";
+  const byPath = new URL(call.req.url).pathname !== RESULTS_PATH;
+  const parameters = parametersOf(call, code, byPath ? WRITE_PARAMETERS : [...WRITE_PARAMETERS, "key"]);
+  const named = byPath ? pathRest(call.req.url, `${RESULTS_PATH}/`, code) : textOf(parameters, "key");
+  const key = checkedIdempotencyKey(named ?? "");
   const scope = principalOf(context, call);
   const options = readOptionsOf(context, call, parameters);
   const { result, revision } = await query(context, call, { kind: "txn_result", scope, key }, options);

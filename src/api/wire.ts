@@ -17,6 +17,7 @@ export type WireValue = JsonValue;
 
 export interface WireRecord<T = WireValue> {
   readonly key: WireKey;
+  /** Null also where `keys_only` left the value out. */
   readonly value: T;
   readonly create_revision: number;
   readonly mod_revision: number;

@@ -42,7 +42,7 @@ function opDigits(opIndex: number): string {
   return ZEROS.slice(0, OP_DIGITS - text.length) + text;
 }
 
-/** Order-preserving, without NUL and without "\x01": 00 → 02 01, 01 → 02 02, 02 → 02 03. */
+/** Order-preserving, without NUL and without "\x01": 00 → 02 02, 01 → 02 03, 02 → 02 04. */
 export function escapeKey(key: string): string {
   for (let position = 0; position < key.length; position += 1) {
     if (key.charCodeAt(position) <= 2) return escapeFrom(key, position);
@@ -54,7 +54,7 @@ function escapeFrom(key: string, from: number): string {
   let escaped = key.slice(0, from);
   for (let position = from; position < key.length; position += 1) {
     const code = key.charCodeAt(position);
-    escaped += code <= 2 ? `\u0002${String.fromCharCode(code + 1)}` : key.charAt(position);
+    escaped += code <= 2 ? `\u0002${String.fromCharCode(code + 2)}` : key.charAt(position);
   }
   return escaped;
 }
@@ -65,7 +65,7 @@ export function unescapeKey(escaped: string): string {
   let key = "";
   let from = 0;
   while (mark >= 0) {
-    key += escaped.slice(from, mark) + String.fromCharCode(escaped.charCodeAt(mark + 1) - 1);
+    key += escaped.slice(from, mark) + String.fromCharCode(escaped.charCodeAt(mark + 1) - 2);
     from = mark + 2;
     mark = escaped.indexOf("\u0002", from);
   }

@@ -11,6 +11,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { createApi } from "../api/app.ts";
 import { problemResponse } from "../api/problem.ts";
+import type { NodeId } from "../raft/types.ts";
 import { NodeBackend } from "./backend.ts";
 import { type NodeName, nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "./node-environment.ts";
 import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
@@ -86,10 +87,12 @@ export class ConcordNode extends DurableObject<Env> {
     const config = nodeConfigOf(this.env, name.id, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0);
     const turn = <T>(work: () => T): T => this.#turn(work);
     const nowMs = () => this.#monotonicMs();
-    const stub = (id: number) =>
-      this.env.NODES.get(this.env.NODES.idFromName(objectName({ cluster: name.cluster, id })));
+    const stub = (id: NodeId) => {
+      const peers = this.#namespace();
+      return peers.get(peers.idFromName(objectName({ cluster: name.cluster, id })));
+    };
     const log: Ports["log"] = (level, message, fields) => {
-      console[level](JSON.stringify({ level, message, cluster: name.cluster, node: name.id, ...fields }));
+      console[level](JSON.stringify({ level, message, object: objectName(name), ...fields }));
     };
     const storage = new SqliteStorage(ctx.storage, turn);
     const wake = new NodeWake({
@@ -129,7 +132,9 @@ export class ConcordNode extends DurableObject<Env> {
     try {
       return work();
     } catch (error) {
-      this.#abort(error instanceof Error ? (error.stack ?? error.message) : String(error));
+      const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      console.error(JSON.stringify({ level: "error", message: "turn failed", object: this.ctx.id.name, reason }));
+      this.#abort(reason);
       throw error;
     }
   }
@@ -137,8 +142,13 @@ export class ConcordNode extends DurableObject<Env> {
   #abort(reason: string): void {
     if (this.#ended) return;
     this.#ended = true;
-    console.error(JSON.stringify({ level: "error", message: "node instance ended", object: this.ctx.id.name, reason }));
     this.ctx.abort(reason);
+  }
+
+  /** Peers live in the jurisdiction of this object: it is part of their ids. */
+  #namespace(): DurableObjectNamespace {
+    const jurisdiction = this.ctx.id.jurisdiction as DurableObjectJurisdiction | undefined;
+    return jurisdiction === undefined ? this.env.NODES : this.env.NODES.jurisdiction(jurisdiction);
   }
 
   /** Date.now() may be set back; a node's own clock never is. */

@@ -39,6 +39,9 @@ export interface NodeState {
 export interface Running {
   readonly clusterId: string;
   readonly raft: RaftState;
+  /** What the core's last output said: when it wants a tick, and how far to apply. */
+  wakeAtMs: number;
+  commitIndex: number;
   readonly machine: Machine;
   /** Applied but not yet durable rows; replayed from the log after a crash (design 02 §2). */
   readonly buffer: Overlay;
@@ -67,13 +70,16 @@ export interface Calls {
 }
 
 export interface Call {
-  readonly id: number;
+  /** Key in `open`; another one for each forward. */
+  id: number;
   readonly payload: string;
   readonly payloadBytes: number;
   /** May be sent again: it runs at most once under its idempotency key. */
   readonly idempotent: boolean;
   deadlineMs: number;
   readonly respond: (reply: CallReply) => void;
+  /** A try of it was forwarded and never answered: it may be proposed, whatever a later try says (W2). */
+  exposed: boolean;
   phase: CallPhase;
 }
 
@@ -82,7 +88,7 @@ export type CallPhase =
   | { readonly kind: "unrouted"; readonly retryAtMs: number }
   | { readonly kind: "queued" }
   | { readonly kind: "proposed"; readonly index: number; readonly term: number }
-  | { readonly kind: "forwarded"; readonly forwardId: number; readonly leader: NodeId; readonly sentAtMs: number };
+  | { readonly kind: "forwarded"; readonly leader: NodeId; readonly sentAtMs: number };
 
 export type CallReply =
   | { readonly kind: "outcome"; readonly outcome: Outcome<CommandResult> }

@@ -219,6 +219,8 @@ function run(state: NodeState, clusterId: string, loaded: LoadedState): Running 
   return {
     clusterId,
     raft,
+    wakeAtMs: raft.role.kind === "leader" ? 0 : raft.role.electionAtMs,
+    commitIndex: raft.commit,
     machine,
     buffer,
     flushAtMs: Number.POSITIVE_INFINITY,
@@ -334,6 +336,8 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
     }
   }
   for (const { to, message } of output.sendLate) sendPeer(state, to, { kind: "raft", message });
+  running.commitIndex = output.commitIndex;
+  running.wakeAtMs = output.wakeAtMs;
   for (const { context, index } of output.reads) onReadIndex(state, context, index);
   return { proposed: output.proposed };
 }
@@ -365,10 +369,10 @@ function settle(state: NodeState): void {
 }
 
 function applyCommitted(state: NodeState, running: Running): void {
-  const { raft, machine, digests } = running;
-  while (machine.appliedIndex < raft.commit) {
+  const { raft, machine, digests, commitIndex } = running;
+  while (machine.appliedIndex < commitIndex) {
     const from = machine.appliedIndex + 1;
-    const countMax = Math.min(APPLY_ENTRIES_MAX, raft.commit - machine.appliedIndex);
+    const countMax = Math.min(APPLY_ENTRIES_MAX, commitIndex - machine.appliedIndex);
     const entries = entriesFrom(raft.log, from, countMax, APPLY_BYTES_MAX);
     const applied = applyEntries(machine, entries satisfies readonly AppliedEntry[]);
     applied.forEach((one, position) => {
@@ -403,11 +407,7 @@ function arm(state: NodeState): void {
   if (state.halted !== null) return; // a halted node arms nothing
   const { clock, wake } = state.ports;
   let atMs = Math.min(state.helloAtMs, state.sweepAtMs);
-  if (state.running !== null) {
-    const { role } = state.running.raft;
-    const coreAtMs = role.kind === "leader" ? Math.min(role.heartbeatAtMs, role.commitNoticeAtMs) : role.electionAtMs;
-    atMs = Math.min(atMs, coreAtMs, state.running.flushAtMs);
-  }
+  if (state.running !== null) atMs = Math.min(atMs, state.running.wakeAtMs, state.running.flushAtMs);
   if (atMs < Number.POSITIVE_INFINITY) wake.setTimer(atMs);
   const wallMs = clock.wallMs();
   const ahead = state.alarmAtWallMs - wallMs;

@@ -4,6 +4,7 @@
  * D1. All writes of one turn commit together (the platform's implicit transaction); within `write` a savepoint makes
  *     a failing statement take the whole batch with it.
  * D2. After a failed write this object refuses every call: memory and disk may differ, the instance must end (P3).
+ *     Only the row that halts the node may still be written; nothing of the failed batch is on disk then.
  * D3. Everything read is verified: checksum, format, and that rows of the log follow each other.
  * D4. A row of the log holds a whole batch of entries, below `LOG_ROW_BYTES_MAX`.
  *
@@ -74,7 +75,11 @@ export class SqliteStorage implements NodeStorage {
     this.#exec([SQL.createMeta]);
     this.#exec([SQL.createLog]);
     this.#exec([SQL.createState]);
-    const meta = this.#loadMeta();
+    const { meta, corruption } = this.#loadMeta();
+    const halted = meta.get("halted");
+    // A node that halted over a corrupt row must be able to say so: it is read no further than this.
+    if (halted !== undefined) return haltedState(halted, meta);
+    if (corruption !== null) throw corruption;
     const format = meta.get("format");
     if (format === undefined) {
       this.#assertEmpty(meta.size);
@@ -91,12 +96,12 @@ export class SqliteStorage implements NodeStorage {
       lastIndex: this.#lastIndex,
       lastTerm: this.#lastTerm,
       lastTimeMs: last?.timeMs ?? 0,
-      halted: meta.get("halted") ?? null,
+      halted: null,
     };
   }
 
   write(batch: WriteBatch): void {
-    assert(!this.#failed, "storage is not used after a failed write");
+    assert(!this.#failed || isHalt(batch), "storage is not used after a failed write");
     // Until the last statement has run, this storage counts as failed (D2): any throw on the way leaves it so.
     this.#failed = true;
     const statements: Statement[] = [];
@@ -127,7 +132,8 @@ export class SqliteStorage implements NodeStorage {
           if (entry.index < next || entry.index > to) continue;
           if (entries.length > 0 && bytes + entry.payloadBytes > bytesMax) return entries;
           // A gap inside the log can only be a lost row: rows follow each other (D3).
-          if (entries.length > 0 && entry.index !== next) throw corrupt(`log ${entry.index}`, `follows entry ${next - 1}`);
+          if (entries.length > 0 && entry.index !== next)
+            throw corrupt(`log ${entry.index}`, `follows entry ${next - 1}`);
           entries.push(entry);
           bytes += entry.payloadBytes;
           next = entry.index + 1;
@@ -170,17 +176,16 @@ export class SqliteStorage implements NodeStorage {
     return this.#disk.sql.exec(text, ...bindings).toArray();
   }
 
-  #loadMeta(): Map<string, string> {
+  #loadMeta(): { readonly meta: Map<string, string>; readonly corruption: Error | null } {
     const meta = new Map<string, string>();
+    let corruption: Error | null = null;
     for (const row of this.#exec([SQL.metaAll])) {
       const key = textColumn(row, "key", "meta");
       const value = textColumn(row, "value", `meta ${key}`);
-      if (numberColumn(row, "checksum", `meta ${key}`) !== metaChecksum(key, value)) {
-        throw corrupt(`meta ${key}`, "checksum mismatch");
-      }
-      meta.set(key, value);
+      if (numberColumn(row, "checksum", `meta ${key}`) === metaChecksum(key, value)) meta.set(key, value);
+      else corruption ??= corrupt(`meta ${key}`, "checksum mismatch");
     }
-    return meta;
+    return { meta, corruption };
   }
 
   /** A database without a format row must be a new one. */
@@ -294,6 +299,19 @@ function logRowEntries(row: Readonly<Record<string, unknown>>): Entry[] {
 
 function metaStatement(key: string, value: string): Statement {
   return [SQL.metaPut, key, value, metaChecksum(key, value)];
+}
+
+function isHalt(batch: WriteBatch): boolean {
+  return batch.halted !== undefined && Object.keys(batch).length === 1;
+}
+
+/** What a halted node says of itself: who it is, if that much is sound, and why it halted. */
+function haltedState(halted: string, meta: ReadonlyMap<string, string>): LoadedState {
+  const identity = identityOf(parseJson(meta.get("identity") ?? "")) ?? {
+    incarnation: 0,
+    membership: { kind: "empty" },
+  };
+  return { identity, hardState: { term: 0, votedFor: null }, lastIndex: 0, lastTerm: 0, lastTimeMs: 0, halted };
 }
 
 function hardStateText(hardState: HardState): string {

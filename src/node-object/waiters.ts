@@ -106,7 +106,7 @@ function admit(
   }
   const deadlineMs = state.ports.clock.nowMs() + timeoutMs;
   const phase = { kind: "unrouted", retryAtMs: 0 } as const;
-  const call: Call = { id: nextId(state), payload, payloadBytes, idempotent, deadlineMs, respond, phase };
+  const call: Call = { id: nextId(state), payload, payloadBytes, idempotent, deadlineMs, respond, exposed: false, phase };
   calls.open.set(call.id, call);
   calls.queuedBytes += payloadBytes;
   sweepBy(state, deadlineMs);
@@ -116,6 +116,7 @@ function admit(
 /** Towards the leader: into the own queue, or by one hop to the peer that leads. */
 function route(state: NodeState, call: Call): void {
   const { running } = state;
+  if (call.phase.kind === "forwarded") call.exposed = true; // nobody has said what became of that try
   const nowMs = state.ports.clock.nowMs();
   const leader = running === null ? null : leaderOf(running.raft);
   if (running === null || leader === null) {
@@ -129,14 +130,15 @@ function route(state: NodeState, call: Call): void {
     state.calls.queue.push(call);
     return;
   }
-  const forwardId = nextId(state);
-  call.phase = { kind: "forwarded", forwardId, leader, sentAtMs: nowMs };
+  // A new id for each try: a late reply to an earlier one matches nothing.
   state.calls.open.delete(call.id);
-  state.calls.open.set(forwardId, call);
+  call.id = nextId(state);
+  state.calls.open.set(call.id, call);
+  call.phase = { kind: "forwarded", leader, sentAtMs: nowMs };
   const timeoutMs = Math.max(1, Math.floor(call.deadlineMs - nowMs));
   sendPeer(state, leader, {
     kind: "forward",
-    id: forwardId,
+    id: call.id,
     term: running.raft.term,
     payload: call.payload,
     timeoutMs,
@@ -251,14 +253,13 @@ function repeatAtMs(state: NodeState, call: Call): number {
 }
 
 function close(state: NodeState, call: Call, reply: CallReply): void {
-  const id = call.phase.kind === "forwarded" ? call.phase.forwardId : call.id;
-  state.calls.open.delete(id);
   state.calls.open.delete(call.id);
   if (call.phase.kind === "proposed" && state.calls.byIndex.get(call.phase.index) === call) {
     state.calls.byIndex.delete(call.phase.index);
   }
   state.calls.queuedBytes -= call.payloadBytes;
-  call.respond(reply);
+  const definite = reply.kind === "not_leader" || reply.kind === "overloaded";
+  call.respond(call.exposed && definite ? { kind: "unknown" } : reply);
 }
 
 function outcomeOf(state: NodeState, reply: CallReply): Outcome<CommandResult> {

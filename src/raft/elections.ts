@@ -99,9 +99,11 @@ export function onVote(
   }
   const free = state.votedFor === null || state.votedFor === from;
   const granted = message.term === state.term && free && isUpToDate(state, message);
-  if (granted && state.role.kind !== "leader") {
+  if (granted) {
     state.votedFor = from;
-    state.role.electionAtMs = electionTime(state, nowMs);
+    // A pre-candidate gives up here, or its own pre-votes would unseat at once the candidate it has just voted for.
+    if (state.role.kind === "follower") state.role.electionAtMs = electionTime(state, nowMs);
+    else becomeFollower(state, state.term, null, nowMs);
   }
   const reply = { kind: "vote_reply", term: state.term, granted, wallMs } as const;
   out.sendLate.push({ from: state.config.id, to: from, message: reply });
@@ -130,6 +132,7 @@ function becomeLeader(state: RaftState, granted: ReadonlyMap<NodeId, number>, no
     termWallMs: Math.max(median([...granted.values()]), state.log.lastTimeMs),
     termNowMs: nowMs,
     heartbeatAtMs: nowMs + state.config.heartbeatMs,
+    postponed: false,
     commitNoticeAtMs: Number.POSITIVE_INFINITY,
     reads: { waiting: [], round: null, lastRound: 0 },
   };

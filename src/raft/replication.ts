@@ -115,12 +115,14 @@ export function broadcastHeartbeat(state: RaftState, role: Leader, out: MutableO
 
 export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
   if (nowMs >= role.heartbeatAtMs) {
-    const late = nowMs > role.heartbeatAtMs + state.config.heartbeatMs;
     // After a stall of our own thread the replies may be queued behind this timer: judge at the next heartbeat.
-    if (!late && !hearsMajority(state, role, nowMs)) {
+    const late = nowMs > role.heartbeatAtMs + state.config.heartbeatMs;
+    const judged = !late || role.postponed;
+    if (judged && !hearsMajority(state, role, nowMs)) {
       becomeFollower(state, state.term, null, nowMs);
       return;
     }
+    role.postponed = !judged;
     role.heartbeatAtMs = nowMs + state.config.heartbeatMs;
     role.commitNoticeAtMs = Number.POSITIVE_INFINITY;
     broadcastHeartbeat(state, role, out);
@@ -175,6 +177,11 @@ function takeEntries(state: RaftState, message: Of<"append">, out: MutableOutput
   let { prevIndex, prevTerm, entries } = message;
   if (prevIndex < state.commit) {
     // What is committed here equals the leader's log: start behind it (stale and duplicated messages end here).
+    const known = entries[state.commit - prevIndex - 1];
+    assert(
+      known === undefined || known.term === termAt(log, state.commit),
+      `entry ${state.commit} is committed, the leader of term ${message.term} has term ${known?.term} there`,
+    );
     entries = entries.slice(state.commit - prevIndex);
     prevIndex = state.commit;
     prevTerm = termAt(log, prevIndex) ?? 0;

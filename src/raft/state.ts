@@ -66,6 +66,8 @@ export interface Leader {
   readonly termWallMs: number;
   readonly termNowMs: number;
   heartbeatAtMs: number;
+  /** The heartbeat timer has fired late and the quorum was not judged; the next heartbeat judges, late or not. */
+  postponed: boolean;
   /** When peers that do not yet know the commit index are told; Infinity = they all will be by other messages. */
   commitNoticeAtMs: number;
   readonly reads: LeaderReads;

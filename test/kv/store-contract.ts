@@ -129,7 +129,7 @@ export function storeContract(name: string, create: () => OrderedStore, options:
         const left = [...keys.slice(0, 100), ...keys.slice(1500)];
         expect(keysOf(store.scan(ALL))).toEqual(left);
         const paged: string[] = [];
-        for (let start = ALL.start; ; ) {
+        for (let start: string = ALL.start; ; ) {
           const page = keysOf(store.scan({ ...ALL, start, limit: 37 }));
           paged.push(...page);
           const last = page[page.length - 1];
@@ -141,7 +141,7 @@ export function storeContract(name: string, create: () => OrderedStore, options:
 
     test("any sequence of changes and scans agrees with a sorted list", () =>
       within((createStore) => {
-        fc.assert(
+        void fc.assert(
           fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
             const store = createStore();
             const model = new Map<string, string>();

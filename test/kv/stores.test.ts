@@ -69,7 +69,7 @@ describe("an overlay", () => {
   test("merges any own changes with any parent rows", () => {
     const key = fc.string({ unit: fc.constantFrom("a", "b", "\u0001", "\u00ff"), minLength: 1, maxLength: 4 });
     const rows = fc.array(fc.tuple(key, fc.constantFrom("x", "y", null)), { maxLength: 80 });
-    fc.assert(
+    void fc.assert(
       fc.property(
         rows,
         rows,
@@ -113,13 +113,13 @@ test("escaping a key keeps its bytes and its order, and leaves no NUL or end mar
     unit: fc.constantFrom("\u0000", "\u0001", "\u0002", "\u0003", "a", "\u00ff"),
     maxLength: 6,
   });
-  fc.assert(
+  void fc.assert(
     fc.property(bytes, bytes, (left, right) => {
       expect(unescapeKey(escapeKey(left))).toBe(left);
       expect(escapeKey(left) < escapeKey(right)).toBe(left < right);
       // With the end mark of the version index, too: a key sorts before every key that it starts.
       expect(`${escapeKey(left)}\u0001` < `${escapeKey(right)}\u0001`).toBe(left < right);
-      expect(/[\u0000\u0001]/.test(escapeKey(left))).toBe(false);
+      expect([...escapeKey(left)].some((character) => character < "\u0002")).toBe(false);
     }),
     { numRuns: 1000 },
   );

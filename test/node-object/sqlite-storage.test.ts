@@ -54,7 +54,6 @@ describe("hard state and identity", () => {
         hardState: { term: 3, votedFor: 2 },
         append: run(1, 4, 3),
         fence: 9,
-        halted: "reason",
       });
       expect(new SqliteStorage(state.storage).load()).toEqual({
         identity,
@@ -62,7 +61,7 @@ describe("hard state and identity", () => {
         lastIndex: 4,
         lastTerm: 3,
         lastTimeMs: 1_000_004,
-        halted: "reason",
+        halted: null,
       });
     });
   });
@@ -398,6 +397,24 @@ describe("corruption", () => {
     });
   }
 
+  test("a node that halted over a corrupt row can say so when it starts again", async () => {
+    for (const key of ["hard_state", "identity", "format"]) {
+      await withStorage((storage, state) => {
+        storage.write({
+          identity: { incarnation: 7, membership: { kind: "empty" } },
+          hardState: { term: 1, votedFor: 1 },
+        });
+        state.storage.sql.exec("UPDATE meta SET value = value || ' ' WHERE key = ?", key);
+        const restarted = new SqliteStorage(state.storage);
+        expect(() => restarted.load()).toThrow(CorruptionError);
+        restarted.write({ halted: `meta ${key} is corrupt` });
+        const loaded = new SqliteStorage(state.storage).load();
+        expect(loaded.halted).toBe(`meta ${key} is corrupt`);
+        expect(loaded.identity?.incarnation).toBe(key === "identity" ? 0 : 7);
+      });
+    }
+  });
+
   test("a later format version is not read", async () => {
     await withStorage((storage, state) => {
       storage.write({ fence: 1 });
@@ -456,6 +473,9 @@ describe("faults", () => {
       disk.failBefore = Number.POSITIVE_INFINITY;
       expect(() => storage.write({ fence: 1 })).toThrow(/failed write/);
       expect(() => storage.get("a")).toThrow(/failed write/);
+      expect(() => storage.write({ halted: "why", fence: 1 })).toThrow(/failed write/);
+      storage.write({ halted: "why" });
+      expect(new SqliteStorage(state.storage).load().halted).toBe("why");
       return 0;
     });
   }

@@ -65,6 +65,8 @@ export class Cluster {
   pool: Envelope[] = [];
   /** Called with every envelope that reaches a running node. */
   onDelivery: (envelope: Envelope) => void = () => {};
+  /** Called with every output, after the checks. */
+  onOutput: (output: Output, id: NodeId) => void = () => {};
   readonly #cut = new Set<string>();
   readonly #options: ClusterOptions;
 
@@ -125,6 +127,7 @@ export class Cluster {
     const before = { commit: state.commit, leaderOfTerm: state.role.kind === "leader" ? state.term : null };
     const output = step(state, event, node.nowMs, node.nowMs + node.wallOffsetMs);
     checkStep(this.safety, state, output, before, node.written);
+    this.onOutput(output, id);
     node.wakeAtMs = output.wakeAtMs;
     this.pool.push(...output.sendEarly);
     node.turns.push(output);

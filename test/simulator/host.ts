@@ -15,6 +15,7 @@ import type { FaultCounts } from "./fault-kinds.ts";
 import type { Network } from "./network.ts";
 import type { Safety } from "./safety.ts";
 import type { Trace } from "./trace.ts";
+import type { Violation } from "./violation.ts";
 
 export interface Host {
   readonly id: NodeId;
@@ -146,6 +147,8 @@ export interface WorldOptions {
   readonly mutation: Mutation | null;
   /** Deep-freezes every message that is sent, to find whoever changes one. */
   readonly freeze: boolean;
+  /** Events kept for the report of a violation. */
+  readonly traceLines: number;
 }
 
 export interface World {
@@ -160,6 +163,8 @@ export interface World {
   readonly counts: FaultCounts;
   readonly safety: Safety;
   readonly trace: Trace;
+  /** Found inside a turn, where the runtime would take it for a fault of its own; thrown at the turn's end. */
+  violation: Violation | null;
   nextSerial: number;
   /** Scripted stories take messages out of the network; true = taken. */
   intercept: ((envelope: PeerEnvelope, sender: Instance) => boolean) | null;

@@ -19,7 +19,15 @@ export interface RegisterOperation {
     | { readonly kind: "swap"; readonly from: RegisterValue; readonly to: RegisterValue; readonly succeeded: boolean | null };
 }
 
-export function isLinearizable(operations: readonly RegisterOperation[], initial: RegisterValue = null): boolean {
+/** Tries after which the search gives up: many operations of unknown outcome make it exponential. */
+const TRIES_MAX = 5_000;
+
+/** Null: the search gave up. */
+export function isLinearizable(
+  operations: readonly RegisterOperation[],
+  initial: RegisterValue = null,
+  triesMax = TRIES_MAX,
+): boolean | null {
   const sorted = [...operations].sort((left, right) => left.call - right.call);
   const required = sorted.filter((operation) => operation.end !== Number.POSITIVE_INFINITY).length;
   const tried = new Set<string>();
@@ -27,41 +35,44 @@ export function isLinearizable(operations: readonly RegisterOperation[], initial
   const search = (state: RegisterValue, left: number): boolean => {
     if (left === 0) return true;
     const signature = `${state === null ? "" : `=${state}`}|${packed(done)}`;
-    if (tried.has(signature)) return false;
+    if (tried.has(signature) || tried.size >= triesMax) return false;
     tried.add(signature);
     // Only operations that began before the earliest end of an unfinished one can be next.
     let earliestEnd = Number.POSITIVE_INFINITY;
     for (let position = 0; position < sorted.length; position += 1) {
       if (done[position] === 0 && sorted[position]!.end < earliestEnd) earliestEnd = sorted[position]!.end;
     }
-    for (let position = 0; position < sorted.length; position += 1) {
-      const operation = sorted[position]!;
-      if (operation.call > earliestEnd) break;
-      if (done[position] === 1) continue;
-      const isRequired = operation.end !== Number.POSITIVE_INFINITY;
-      for (const next of outcomes(operation, state)) {
+    // Those that must happen first: one of unknown outcome is tried where nothing else leads on.
+    for (const optional of [false, true]) {
+      for (let position = 0; position < sorted.length; position += 1) {
+        const operation = sorted[position]!;
+        if (operation.call > earliestEnd) break;
+        if (done[position] === 1 || (operation.end === Number.POSITIVE_INFINITY) !== optional) continue;
+        const next = stateAfter(operation, state);
+        if (next === undefined) continue;
         done[position] = 1;
-        if (search(next.state, isRequired ? left - 1 : left)) return true;
+        if (search(next, optional ? left : left - 1)) return true;
         done[position] = 0;
       }
     }
     return false;
   };
-  return search(initial, required);
+  if (search(initial, required)) return true;
+  return tried.size >= triesMax ? null : false;
 }
 
-/** What the operation may do to `state`; none if its answer contradicts it. */
-function outcomes(operation: RegisterOperation, state: RegisterValue): readonly { readonly state: RegisterValue }[] {
+/** The state that the operation leaves; undefined if its answer contradicts the state it finds. */
+function stateAfter(operation: RegisterOperation, state: RegisterValue): RegisterValue | undefined {
   const { action } = operation;
   switch (action.kind) {
     case "write":
-      return [{ state: action.value }];
+      return action.value;
     case "read":
-      return action.value === state ? [{ state }] : [];
+      return action.value === state ? state : undefined;
     case "swap": {
       const matches = state === action.from;
-      if (action.succeeded !== null && action.succeeded !== matches) return [];
-      return [{ state: matches ? action.to : state }];
+      if (action.succeeded !== null && action.succeeded !== matches) return undefined;
+      return matches ? action.to : state;
     }
   }
 }

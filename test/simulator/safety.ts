@@ -18,6 +18,11 @@ import { Violation } from "./violation.ts";
 export interface Safety {
   /** Off: only what a client or an operator could notice is judged, to show that the checks do not depend on S1, S2. */
   direct: boolean;
+  /**
+   * A cluster of one tells nobody before its turn is durable: a turn that is undone may have won a term or made an
+   * entry, and a later instance may win and make the same again. Only what is committed counts there.
+   */
+  readonly alone: boolean;
   /** Instance that led each term. */
   readonly leaders: Map<number, Instance>;
   /** disk serial → term → candidate. */
@@ -46,9 +51,10 @@ export interface Committed {
   readonly digest: string;
 }
 
-export function createSafety(): Safety {
+export function createSafety(size: number): Safety {
   return {
     direct: true,
+    alone: size === 1,
     leaders: new Map(),
     votes: new Map(),
     written: [],
@@ -102,7 +108,7 @@ function checkWritten(safety: Safety, instance: Instance): void {
     const others = safety.written[index];
     const known = others.find((other) => other.entry.term === entry.term);
     if (known === undefined) others.push({ entry, termBefore });
-    else if (safety.direct && (!equalEntries(known.entry, entry) || known.termBefore !== termBefore)) {
+    else if (safety.direct && !safety.alone && (!equalEntries(known.entry, entry) || known.termBefore !== termBefore)) {
       throw new Violation("log matching", `node ${instance.host.id}, entry ${index} of term ${entry.term}`);
     }
   }
@@ -124,7 +130,7 @@ function checkLeader(world: World, instance: Instance, term: number): void {
   const { safety } = world;
   instance.leaderTerm = term;
   const other = safety.leaders.get(term);
-  if (other !== undefined && other !== instance) {
+  if (other !== undefined && other !== instance && !safety.alone) {
     throw new Violation("one leader per term", `nodes ${other.host.id} and ${instance.host.id} lead term ${term}`);
   }
   safety.leaders.set(term, instance);
@@ -219,7 +225,7 @@ export function checkTransmit(world: World, instance: Instance, envelope: PeerEn
 }
 
 function checkVote(safety: Safety, instance: Instance, term: number, candidate: NodeId): void {
-  if (!safety.direct) return;
+  if (!safety.direct || safety.alone) return;
   const { disk, id } = instance.host;
   let votes = safety.votes.get(disk.serial);
   if (votes === undefined) safety.votes.set(disk.serial, (votes = new Map()));

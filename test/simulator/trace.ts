@@ -4,8 +4,6 @@
  */
 import type { PeerEnvelope } from "../../src/node-object/ports.ts";
 
-const KEPT = 256;
-
 interface TraceRecord {
   at: number;
   node: number;
@@ -16,13 +14,14 @@ interface TraceRecord {
 }
 
 export interface Trace {
+  readonly kept: number;
   hash: number;
   count: number;
   readonly ring: TraceRecord[];
 }
 
-export function createTrace(): Trace {
-  return { hash: 0, count: 0, ring: [] };
+export function createTrace(kept: number): Trace {
+  return { kept, hash: 0, count: 0, ring: [] };
 }
 
 export function traceEvent(
@@ -34,7 +33,7 @@ export function traceEvent(
   envelope: PeerEnvelope | null,
   note: string,
 ): void {
-  const slot = trace.count % KEPT;
+  const slot = trace.count % trace.kept;
   trace.count += 1;
   const record = trace.ring[slot];
   if (record === undefined) trace.ring.push({ at, node, instance, what, envelope, note });
@@ -61,9 +60,9 @@ function mix(hash: number, value: number): number {
 
 export function describeTrace(trace: Trace, lines: number): string {
   const text: string[] = [];
-  const first = Math.max(0, trace.count - Math.min(lines, KEPT));
+  const first = Math.max(0, trace.count - Math.min(lines, trace.kept));
   for (let count = first; count < trace.count; count += 1) {
-    const record = trace.ring[count % KEPT]!;
+    const record = trace.ring[count % trace.kept]!;
     const who = record.node === 0 ? "world" : `n${record.node}#${record.instance}`;
     const message = record.envelope === null ? "" : ` ${describeEnvelope(record.envelope)}`;
     text.push(`${record.at.toFixed(3).padStart(10)} ${who.padEnd(7)} ${record.what}${message} ${record.note}`.trimEnd());
@@ -76,7 +75,7 @@ export function describeEnvelope(envelope: PeerEnvelope): string {
   const route = `${envelope.from}→${envelope.to}`;
   if (body.kind !== "raft") {
     const text = JSON.stringify(body);
-    return `${route} ${text.length > 200 ? `${text.slice(0, 200)}…` : text}`;
+    return `${route} ${text.length > 240 ? `${text.slice(0, 240)}…` : text}`;
   }
   const { message } = body;
   if (message.kind !== "append") return `${route} ${JSON.stringify(message)}`;

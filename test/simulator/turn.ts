@@ -49,15 +49,14 @@ export function runTurn(world: World, instance: Instance, body: () => void): voi
     body();
     for (const work of turn.after) if (turn.died === null) work();
   } catch (error) {
-    if (error instanceof Violation) throw error;
     // A crash has marked the turn already; a fault of the disk that was not turned into an abort is a bug.
     if (turn.died === null && !instance.superseded) {
       const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-      throw new Violation("no uncaught exception", `node ${instance.host.id}: ${text}`);
+      world.violation ??= new Violation("no uncaught exception", `node ${instance.host.id}: ${text}`);
     }
-  } finally {
-    instance.turn = null;
   }
+  instance.turn = null;
+  if (world.violation !== null) throw world.violation;
   endTurn(world, instance, turn);
 }
 
@@ -168,6 +167,7 @@ function letOut(world: World, instance: Instance, release: Release): void {
     const { call, arrive } = release;
     instance.calls.delete(call);
     const { timing, random } = world;
+    traceEvent(world.trace, world.now, instance.host.id, instance.serial, "answer", null, call.label);
     if (timing.replyLostRate > 0 && nextFloat(random) < timing.replyLostRate) {
       world.counts.add("reply_lost");
       return;
@@ -270,7 +270,12 @@ function write(world: World, instance: Instance, batch: WriteBatch): void {
   if (turn === null) throw new Violation("no uncaught exception", "a write outside a turn");
   if (turn.died !== null) return;
   turn.wrote = true;
-  writeDisk(host.disk, batch, strike(world, host, turn, countStatements(batch)));
+  try {
+    writeDisk(host.disk, batch, strike(world, host, turn, countStatements(batch)));
+  } catch (error) {
+    if (error instanceof Violation) world.violation ??= error;
+    throw error;
+  }
 }
 
 /** What runs before each statement: nothing, or the armed fault at a statement chosen by the seed. */

@@ -226,7 +226,9 @@ function write(workload: Workload, client: Client, choice: Choice): void {
   const command = choice.command(id);
   let proposal: Proposal = { format: 1, command };
   if (choice.idempotent !== "no") {
-    const earlier = history.writes.find((record) => record.proposal.idempotency?.key !== undefined);
+    const earlier = history.writes.find((record) => {
+      return record.status === "answered" && record.proposal.idempotency !== undefined;
+    });
     const key = choice.idempotent === "reused" && earlier !== undefined ? earlier.proposal.idempotency!.key : `op-${id}`;
     const idempotency = { scope: SCOPE, key, hash: `hash-${id}` };
     const since = nextFloat(world.random) < 0.5;

@@ -45,8 +45,9 @@ export function createWorld(options: WorldOptions): World {
       replyLostRate: 0,
     },
     counts: createFaultCounts(),
-    safety: createSafety(),
-    trace: createTrace(),
+    safety: createSafety(options.size),
+    trace: createTrace(options.traceLines),
+    violation: null,
     nextSerial: 1,
     intercept: null,
     alarmLateRate: 0,
@@ -172,7 +173,10 @@ function handleCall(world: World, host: Host, call: Call): void {
   traceEvent(world.trace, world.now, host.id, instance.serial, "call", null, call.label);
   instance.calls.add(call);
   const answer = (arrive: () => void): void => {
-    if (call.answered) throw new Violation("answered exactly once", `call ${call.label} was answered twice`);
+    if (call.answered) {
+      world.violation ??= new Violation("answered exactly once", `call ${call.label} was answered twice`);
+      return;
+    }
     call.answered = true;
     holdOrRelease(instance, { call, arrive });
   };

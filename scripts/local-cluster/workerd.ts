@@ -1,0 +1,103 @@
+/**
+ * One plain `workerd` process on the loopback interface that serves the Worker with all its nodes. Faster than
+ * `wrangler dev`, which adds a proxy of its own to each request, and made of nothing but the runtime.
+ *
+ * D1. The data folder is locked while the process runs (X3 in exclusive-lock.mjs: also beyond our own death).
+ * D2. CONCORD_LOOPBACK_DEV is set only because the address is a loopback one.
+ */
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { unstable_readConfig } from "wrangler";
+import { acquireLock } from "../exclusive-lock.mjs";
+import type { Bundle } from "./bundle.ts";
+import { HOST } from "./ports.ts";
+import { executable, ROOT } from "./project.ts";
+import { startTied, type TiedEnd } from "./tied-process.ts";
+import { toolEnvironment } from "./tool-environment.ts";
+import { workerdConfig } from "./workerd-config.ts";
+
+export interface WorkerdOptions {
+  readonly bundle: Bundle;
+  readonly port: number;
+  /** Absolute path; made if absent. Holds the configuration, the bundle in use, the lock and the objects' storage. */
+  readonly dataFolder: string;
+  /** Variables beside or instead of those of wrangler.toml. */
+  readonly variables?: Readonly<Record<string, string>>;
+  readonly onLine: (line: string, stream: "stdout" | "stderr") => void;
+}
+
+export interface WorkerdProcess {
+  readonly url: string;
+  /** Process group of workerd and its keeper, for tests that break things. */
+  readonly groupId: number;
+  readonly ended: Promise<TiedEnd>;
+  /** Ends the process and frees the data folder. */
+  stop(): Promise<void>;
+  /** SIGKILL, as a crash would; the data folder stays as it is and is freed. */
+  crash(): Promise<void>;
+}
+
+/** Starts workerd; whether it answers yet is for the caller to find out (`waitForLeader`). @throws LockHeldError */
+export async function startWorkerd(options: WorkerdOptions): Promise<WorkerdProcess> {
+  const storageFolder = join(options.dataFolder, "storage");
+  mkdirSync(storageFolder, { recursive: true });
+  const lock = await acquireLock(join(options.dataFolder, "concord.lock"), {
+    purpose: `workerd on port ${options.port}`,
+  });
+  try {
+    copyFileSync(options.bundle.modulePath, join(options.dataFolder, "worker.js"));
+    const configPath = join(options.dataFolder, "workerd.capnp");
+    writeFileSync(configPath, workerdConfig({ ...projectConfig(options), storageFolder }));
+    const tied = startTied({
+      program: executable("workerd"),
+      args: ["serve", configPath],
+      cwd: ROOT,
+      env: toolEnvironment({ TZ: "UTC" }),
+      onLine: options.onLine,
+    });
+    lock.setGroup(tied.groupId);
+    const end = async (how: () => Promise<void> | void): Promise<void> => {
+      await how();
+      await tied.ended;
+      lock.release();
+    };
+    return {
+      url: `http://${HOST}:${options.port}`,
+      groupId: tied.groupId,
+      ended: tied.ended,
+      stop: () => end(() => tied.stop()),
+      crash: () => end(() => tied.kill()),
+    };
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+/** What wrangler.toml says, so that both ways of running the Worker agree. */
+function projectConfig(options: WorkerdOptions) {
+  const config = unstable_readConfig({ config: join(ROOT, "wrangler.toml") });
+  const [object] = config.durable_objects.bindings;
+  if (object === undefined) throw new Error("wrangler.toml binds no Durable Object");
+  const { compatibility_date: compatibilityDate } = config;
+  if (compatibilityDate === undefined) throw new Error("wrangler.toml has no compatibility_date");
+  return {
+    host: HOST,
+    port: options.port,
+    module: "worker.js",
+    compatibilityDate,
+    compatibilityFlags: config.compatibility_flags,
+    variables: { ...textVariables(config.vars), CONCORD_LOOPBACK_DEV: "1", ...options.variables },
+    objectBinding: object.name,
+    objectClass: object.class_name,
+  };
+}
+
+function textVariables(variables: Readonly<Record<string, unknown>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(variables).map(([name, value]) => {
+      if (typeof value !== "string") throw new Error(`the variable ${name} of wrangler.toml is not text`);
+      return [name, value];
+    }),
+  );
+}

@@ -1,0 +1,147 @@
+/** How a client is configured, with every default resolved once. */
+import type { Consistency } from "../api/backend.ts";
+
+/** Sends one request. The global `fetch`, a service binding's, or an app in this process (`app.fetch`). */
+export type Fetch = (request: Request) => Response | Promise<Response>;
+
+/** The client's only source of time; tests drive it by hand. */
+export interface ClientClock {
+  /** Milliseconds from any origin that never go back. */
+  nowMs(): number;
+  /** Resolves after `delayMs`, or when `signal` aborts. */
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
+  /** Calls back after `delayMs` unless cancelled by the function that it returns. */
+  after(delayMs: number, callback: () => void): () => void;
+}
+
+export interface ConnectOptions {
+  /**
+   * Where the Worker serves, for example `https://concord.example.workers.dev`. Required unless `fetch` is given, whose
+   * requests then go to a host that means nothing.
+   */
+  readonly url?: string;
+  /** Bearer token. Default: none, which only a local development cluster accepts. */
+  readonly token?: string;
+  /** Name of the cluster. Default `default`. */
+  readonly cluster?: string;
+  /** How requests are sent. Default: the global `fetch`. */
+  readonly fetch?: Fetch;
+  /** A whole call with all its retries, in milliseconds. Default 10 000. */
+  readonly timeoutMs?: number;
+  /** One attempt, in milliseconds. Default 5 000. */
+  readonly attemptTimeoutMs?: number;
+  /**
+   * Whether writes carry an idempotency key made by the client, one per call. Default true. Without one (here, or by
+   * `idempotencyKey: null` in a call) a write whose outcome is unknown is reported as `timeout` and never repeated.
+   */
+  readonly idempotency?: boolean;
+  /** Called when replies begin to come from another cluster id (a restore); revisions start anew then. */
+  readonly onClusterChanged?: (change: { readonly from: string; readonly to: string }) => void;
+  /** In [0, 1). Default `Math.random`. */
+  readonly random?: () => number;
+  readonly clock?: ClientClock;
+}
+
+/** What any call may say. */
+export interface CallOptions {
+  /** This call with all its retries, in milliseconds. Default: that of the client. */
+  readonly timeoutMs?: number;
+  /** Gives up when aborted. What a write has done by then is unknown: the error is `timeout`, reason `aborted`. */
+  readonly signal?: AbortSignal;
+}
+
+export interface ReadOptions extends CallOptions {
+  /**
+   * `linearizable` (default): the newest state. `serializable`: the state of the node that answers, which may be old,
+   * but never older than what this client has seen before.
+   */
+  readonly consistency?: Consistency;
+  /** Serializable only: the least revision to read at; the node waits for it or fails `behind`. */
+  readonly minRevision?: number;
+}
+
+export interface WriteOptions extends CallOptions {
+  /**
+   * The same key with the same request gets the first result and has no second effect, also from another process. Null:
+   * no key. Default: a new random one.
+   */
+  readonly idempotencyKey?: string | null;
+}
+
+/** A range of keys; `end` is exclusive and defaults to the end of the key space. */
+export type ListSelector = { readonly prefix: string } | { readonly start?: string; readonly end?: string };
+
+export interface ListOptions extends ReadOptions {
+  /** Records per page, 1 to 1000. Default 100. */
+  readonly limit?: number;
+  readonly order?: "asc" | "desc";
+  /** Leaves the values out. */
+  readonly keys_only?: boolean;
+  /** Answers `count` and no records. */
+  readonly count_only?: boolean;
+  /** Reads the state at this revision. Default: now. */
+  readonly revision?: number;
+}
+
+export interface HistoryOptions extends ReadOptions {
+  /** First and last revision, inclusive. Default: all that is kept. */
+  readonly from?: number;
+  readonly to?: number;
+  /** Events per page, 1 to 1000. Default 100. */
+  readonly limit?: number;
+}
+
+export interface GetOptions extends ReadOptions {
+  /** Reads the record as it was at this revision. Default: now. */
+  readonly revision?: number;
+}
+
+export interface ResolvedOptions {
+  readonly base: string;
+  readonly token: string | null;
+  readonly fetch: Fetch;
+  readonly timeoutMs: number;
+  readonly attemptTimeoutMs: number;
+  readonly idempotency: boolean;
+  readonly onClusterChanged: (change: { readonly from: string; readonly to: string }) => void;
+  readonly random: () => number;
+  readonly clock: ClientClock;
+}
+
+/** @throws TypeError for options that cannot work: a fault of the program, not of the world. */
+export function resolveOptions(options: ConnectOptions): ResolvedOptions {
+  if (options.url === undefined && options.fetch === undefined) throw new TypeError("connect needs a url or a fetch");
+  const url = new URL(options.url ?? "http://concord");
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw new TypeError(`${url.protocol} is not http(s)`);
+  const root = url.origin + (url.pathname === "/" ? "" : url.pathname.replace(/\/$/, ""));
+  const { cluster } = options;
+  return {
+    base: cluster === undefined || cluster === "default" ? root : `${root}/c/${encodeURIComponent(cluster)}`,
+    token: options.token ?? null,
+    fetch: options.fetch ?? ((request) => fetch(request)),
+    timeoutMs: options.timeoutMs ?? 10_000,
+    attemptTimeoutMs: options.attemptTimeoutMs ?? 5_000,
+    idempotency: options.idempotency ?? true,
+    onClusterChanged: options.onClusterChanged ?? (() => {}),
+    random: options.random ?? Math.random,
+    clock: options.clock ?? SYSTEM_CLOCK,
+  };
+}
+
+const SYSTEM_CLOCK: ClientClock = {
+  nowMs: () => performance.now(),
+  sleep: (delayMs, signal) =>
+    new Promise((resolve) => {
+      const timer = setTimeout(done, delayMs);
+      signal?.addEventListener("abort", done, { once: true });
+      function done(): void {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", done);
+        resolve();
+      }
+    }),
+  after: (delayMs, callback) => {
+    const timer = setTimeout(callback, delayMs);
+    return () => clearTimeout(timer);
+  },
+};

@@ -1,0 +1,314 @@
+/**
+ * Thousands of random events against clusters of three and five: deliveries in any order, losses, repeats, slow disks,
+ * crashes, cut links, stalled clocks. After each step the safety claims of `safety.ts` are checked, and every read that is
+ * answered must not be older than what was committed when it was asked for. A failure names its seed and event.
+ */
+import { describe, expect, test } from "vitest";
+import { createRandom, nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
+import type { Envelope, NodeId } from "../../src/raft/types.ts";
+import { Cluster } from "./cluster.ts";
+import { ELECTION_MS_MAX, ELECTION_MS_MIN, logEntries } from "./fixtures.ts";
+
+const POOL_MESSAGES_MAX = 400;
+
+interface Run {
+  readonly cluster: Cluster;
+  readonly random: Random;
+  readonly size: number;
+  /** For each read, by context: how much was committed when it was asked for. */
+  readonly floors: Map<number, number>;
+  readonly readsSeen: number[];
+  readonly counts: Counts;
+  nextContext: number;
+  /** Messages that are on their way for a long time. */
+  parked: Envelope[];
+}
+
+interface Counts {
+  elections: number;
+  commits: number;
+  reads: number;
+  truncations: number;
+  crashes: number;
+}
+
+type Action = (run: Run) => void;
+
+const ACTIONS: readonly (readonly [weight: number, action: Action])[] = [
+  [60, deliver],
+  [2, drop],
+  [3, repeat],
+  [22, passTime],
+  [9, propose],
+  [5, read],
+  [12, writeOne],
+  [2, holdOrRelease],
+  [2, park],
+  [0.7, unpark],
+  [1.2, newWeather],
+  [0.8, crash],
+  [3, restart],
+  [0.5, cut],
+  [0.4, partition],
+  [0.7, silenceLeader],
+  [1.2, heal],
+  [0.6, campaign],
+  [0.6, stall],
+];
+const WEIGHTS = ACTIONS.reduce((sum, [weight]) => sum + weight, 0);
+
+function anyNode(run: Run): NodeId {
+  return nextInteger(run.random, 1, run.size);
+}
+
+function running(run: Run): NodeId | null {
+  const id = anyNode(run);
+  return run.cluster.node(id).state === null ? null : id;
+}
+
+function anyMessage(run: Run): number {
+  return nextInteger(run.random, 0, run.cluster.pool.length - 1);
+}
+
+function deliver(run: Run): void {
+  const { cluster, random } = run;
+  // Mostly in order, as a stream would; often enough not.
+  for (let count = nextInteger(random, 1, run.size); count > 0 && cluster.pool.length > 0; count -= 1) {
+    cluster.deliverAt(nextFloat(random) < 0.6 ? 0 : anyMessage(run));
+  }
+}
+
+function drop(run: Run): void {
+  if (run.cluster.pool.length > 0) run.cluster.pool.splice(anyMessage(run), 1);
+}
+
+function repeat(run: Run): void {
+  const envelope = run.cluster.pool[anyMessage(run)];
+  if (envelope !== undefined) run.cluster.pool.push(envelope);
+}
+
+function passTime(run: Run): void {
+  const { cluster, random } = run;
+  for (const node of cluster.nodes) {
+    // Clocks of different speed; timers that fire late.
+    node.nowMs += nextFloat(random) * 50;
+    if (node.state !== null && node.wakeAtMs <= node.nowMs && nextFloat(random) < 0.8) cluster.tick(node.id);
+  }
+}
+
+function propose(run: Run): void {
+  const leader = run.cluster.leader();
+  const id = leader !== null && nextFloat(run.random) < 0.8 ? leader : running(run);
+  if (id === null) return;
+  const texts = Array.from({ length: nextInteger(run.random, 1, 3) }, () => `p${run.random.state}`);
+  run.cluster.propose(id, ...texts);
+}
+
+function read(run: Run): void {
+  const id = running(run);
+  if (id === null) return;
+  run.nextContext += 1;
+  run.floors.set(run.nextContext, run.cluster.safety.committed.length);
+  run.cluster.read(id, run.nextContext);
+}
+
+function writeOne(run: Run): void {
+  const id = running(run);
+  if (id !== null) run.cluster.flush(id, 1);
+}
+
+function holdOrRelease(run: Run): void {
+  const id = running(run);
+  if (id === null) return;
+  if (run.cluster.node(id).held) run.cluster.release(id);
+  else if (nextFloat(run.random) < 0.5) run.cluster.hold(id);
+}
+
+/** Everything that is under way comes much later. */
+function park(run: Run): void {
+  const { cluster, random } = run;
+  const delayed = cluster.take(() => nextFloat(random) < 0.3);
+  run.parked.push(...delayed);
+}
+
+function unpark(run: Run): void {
+  run.cluster.pool.push(...run.parked.splice(0, nextInteger(run.random, 0, run.parked.length)));
+}
+
+/** Faults come together: some disks stop, the others work, the network falls apart, several nodes die at once. */
+function newWeather(run: Run): void {
+  const { cluster, random } = run;
+  const storm = nextFloat(random);
+  for (const { id, state, turns } of cluster.nodes) {
+    if (state === null) {
+      if (nextFloat(random) < 0.7) cluster.restart(id);
+    } else if (nextFloat(random) < 0.3 * storm) cluster.crash(id, nextInteger(random, 0, turns.length));
+    else if (nextFloat(random) < 0.5 * storm) cluster.hold(id);
+    else cluster.release(id);
+  }
+  if (nextFloat(random) < storm) partition(run);
+  else cluster.heal();
+  // Elections at once, rather than after a silence that lets everybody agree.
+  for (const node of cluster.nodes) {
+    if (nextFloat(random) < storm) node.nowMs += ELECTION_MS_MIN;
+    if (node.state !== null && nextFloat(random) < 0.5 * storm) cluster.campaign(node.id);
+  }
+}
+
+function crash(run: Run): void {
+  const id = running(run);
+  if (id === null) return;
+  run.counts.crashes += 1;
+  run.cluster.crash(id, nextInteger(run.random, 0, run.cluster.node(id).turns.length));
+}
+
+function restart(run: Run): void {
+  const node = run.cluster.node(anyNode(run));
+  if (node.state === null) run.cluster.restart(node.id, nextInteger(run.random, 0, node.disk.applied));
+}
+
+function cut(run: Run): void {
+  const [left, right] = [anyNode(run), anyNode(run)];
+  if (left !== right) run.cluster.cutOneWay(left, right);
+}
+
+function partition(run: Run): void {
+  const groups: [NodeId[], NodeId[]] = [[], []];
+  for (const { id } of run.cluster.nodes) groups[nextFloat(run.random) < 0.5 ? 0 : 1].push(id);
+  run.cluster.partition(...groups);
+}
+
+/** Nobody hears the leader any more; what it takes on alone must go when it returns. */
+function silenceLeader(run: Run): void {
+  const leader = run.cluster.leader();
+  if (leader === null) return;
+  for (const { id } of run.cluster.nodes) if (id !== leader) run.cluster.cutOneWay(leader, id);
+  run.cluster.propose(leader, "alone");
+}
+
+function heal(run: Run): void {
+  run.cluster.heal();
+}
+
+function campaign(run: Run): void {
+  const id = running(run);
+  if (id !== null) run.cluster.campaign(id);
+}
+
+function stall(run: Run): void {
+  run.cluster.advance(nextFloat(run.random) * 3 * ELECTION_MS_MAX, [anyNode(run)]);
+}
+
+function act(run: Run): void {
+  let ticket = nextFloat(run.random) * WEIGHTS;
+  for (const [weight, action] of ACTIONS) {
+    ticket -= weight;
+    if (ticket < 0) {
+      action(run);
+      break;
+    }
+  }
+  const { pool } = run.cluster;
+  if (pool.length > POOL_MESSAGES_MAX) pool.splice(0, POOL_MESSAGES_MAX / 2);
+  checkReads(run);
+}
+
+/** Linearizability of reads: an answer is never older than what was committed when the question was asked. */
+function checkReads(run: Run): void {
+  run.cluster.nodes.forEach(({ id, reads }, position) => {
+    for (const { context, index } of reads.slice(run.readsSeen[position])) {
+      const floor = run.floors.get(context);
+      if (floor === undefined) throw new Error(`node ${id} answers read ${context}, which nobody asked`);
+      if (index < floor) throw new Error(`node ${id} answers read ${context} at ${index}, committed was ${floor}`);
+      run.counts.reads += 1;
+    }
+    run.readsSeen[position] = reads.length;
+  });
+}
+
+/** Once everything works again there is one leader, one log, and a write and a read on every node succeed. */
+function checkLiveness(run: Run): void {
+  const { cluster } = run;
+  cluster.heal();
+  for (const { id, state } of cluster.nodes) {
+    if (state === null) cluster.restart(id);
+    else cluster.release(id);
+  }
+  cluster.stabilize();
+  cluster.passUntil(() => cluster.leader() !== null, 8 * ELECTION_MS_MAX);
+  cluster.pass(4 * ELECTION_MS_MAX);
+  const leader = cluster.leader();
+  if (leader === null) throw new Error("no leader after everything was repaired");
+  cluster.propose(leader, "last");
+  cluster.pass(100);
+  const lastIndex = cluster.state(leader).log.lastIndex;
+  const log = JSON.stringify(logEntries(cluster.state(leader)));
+  for (const { id } of cluster.nodes) {
+    expect(cluster.state(id)).toMatchObject({ term: cluster.state(leader).term, commit: lastIndex });
+    expect(JSON.stringify(logEntries(cluster.state(id)))).toBe(log);
+    run.nextContext += 1;
+    run.floors.set(run.nextContext, lastIndex);
+    const before = cluster.node(id).reads.length;
+    cluster.read(id, run.nextContext);
+    cluster.stabilize();
+    expect(cluster.node(id).reads.length).toBe(before + 1);
+  }
+  checkReads(run);
+}
+
+function play(options: {
+  readonly size: number;
+  readonly seed: number;
+  readonly fence: boolean;
+  readonly events: number;
+}) {
+  const { size, seed, fence, events } = options;
+  const run: Run = {
+    cluster: new Cluster({ size, seed, fence }),
+    random: createRandom(seed),
+    size,
+    floors: new Map(),
+    readsSeen: new Array<number>(size).fill(0),
+    counts: { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0 },
+    nextContext: 0,
+    parked: [],
+  };
+  run.cluster.onOutput = (output) => {
+    if (output.persist !== null && output.persist.truncateFrom !== null) run.counts.truncations += 1;
+  };
+  let event = 0;
+  try {
+    for (; event < events; event += 1) act(run);
+    checkLiveness(run);
+  } catch (error) {
+    throw new Error(`size ${size}, seed ${seed}, event ${event}: ${String(error)}`, { cause: error });
+  }
+  run.counts.elections = run.cluster.safety.leaders.size;
+  run.counts.commits = run.cluster.safety.committed.length;
+  return run.counts;
+}
+
+function playSeeds(options: { readonly size: number; readonly seeds: number; readonly events: number }): Counts {
+  const sum: Counts = { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0 };
+  for (let seed = 1; seed <= options.seeds; seed += 1) {
+    const counts = play({ size: options.size, seed, fence: seed % 2 === 0, events: options.events });
+    for (const name of ["elections", "commits", "reads", "truncations", "crashes"] as const) sum[name] += counts[name];
+  }
+  return sum;
+}
+
+describe("safety under random events (paper, figure 3), liveness afterwards", () => {
+  test.each([
+    { size: 3, seeds: 100, events: 1500 },
+    { size: 5, seeds: 100, events: 1500 },
+  ])("$size nodes, $seeds seeds of $events events", (options) => {
+    const sum = playSeeds(options);
+    console.log(sum);
+    // The runs are worth something only if all this happens in them.
+    expect(sum.elections).toBeGreaterThan(2 * options.seeds);
+    expect(sum.commits).toBeGreaterThan(20 * options.seeds);
+    expect(sum.reads).toBeGreaterThan(10 * options.seeds);
+    expect(sum.truncations).toBeGreaterThan(options.seeds / 2);
+    expect(sum.crashes).toBeGreaterThan(5 * options.seeds);
+  });
+});
