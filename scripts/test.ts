@@ -5,8 +5,9 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { executable } from "./local-cluster/project.ts";
-import { runStep } from "./steps.ts";
+import { executable, ROOT } from "./local-cluster/project.ts";
+import { startTied } from "./local-cluster/tied-process.ts";
+import { toolEnvironment } from "./local-cluster/tool-environment.ts";
 import { addCounts, type Counts, countsOfReport, countsText, NO_TESTS } from "./test-counts.ts";
 
 const RUNS: readonly (readonly string[])[] = [
@@ -14,24 +15,32 @@ const RUNS: readonly (readonly string[])[] = [
   ["--project", "process"],
 ];
 
+/** A run that takes this long hangs: a test in the Workers runtime can block the thread that its timeout needs. */
+const RUN_MS_MAX = 20 * 60 * 1000;
+
 async function runVitest(args: readonly string[], reportFile: string): Promise<Counts> {
-  const passed = await runStep(
-    {
-      name: "tests",
-      program: executable("vitest"),
-      args: [
-        "run",
-        "--passWithNoTests",
-        "--reporter=default",
-        "--reporter=json",
-        `--outputFile.json=${reportFile}`,
-        ...args,
-      ],
-    },
-    { show: "always" },
-  );
+  // Tied: no runtime that vitest has started stays behind, whatever ends this process.
+  const vitest = startTied({
+    program: executable("vitest"),
+    args: [
+      "run",
+      "--passWithNoTests",
+      "--reporter=default",
+      "--reporter=json",
+      `--outputFile.json=${reportFile}`,
+      ...args,
+    ],
+    cwd: ROOT,
+    env: toolEnvironment(),
+    onLine: (line, stream) => process[stream].write(`${line}\n`),
+  });
+  const late = setTimeout(() => {
+    process.stderr.write(`The tests have run for ${RUN_MS_MAX / 60_000} minutes; they hang and are ended.\n`);
+    vitest.kill();
+  }, RUN_MS_MAX);
+  const { code } = await vitest.ended.finally(() => clearTimeout(late));
   const text = existsSync(reportFile) ? readFileSync(reportFile, "utf8") : null;
-  return countsOfReport(text, passed);
+  return countsOfReport(text, code === 0);
 }
 
 const folder = mkdtempSync(join(tmpdir(), "concord-test-"));

@@ -21,6 +21,9 @@ import { createRuntime, type Runtime } from "./runtime.ts";
 import { SqliteStorage } from "./sqlite-storage.ts";
 import { NodeWake } from "./wake.ts";
 
+/** The object's own name, kept because not everything that wakes an object tells it. */
+const NAME_KEY = "object";
+
 interface Node {
   readonly runtime: Runtime;
   readonly transport: PeerTransport;
@@ -37,7 +40,7 @@ export class ConcordNode extends DurableObject<Env> {
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    const name = parseObjectName(ctx.id.name, nodesCountOf(env));
+    const name = parseObjectName(ctx.id.name ?? ctx.storage.kv.get<string>(NAME_KEY), nodesCountOf(env));
     this.#node = name === null ? null : this.#createNode(name);
   }
 
@@ -84,6 +87,7 @@ export class ConcordNode extends DurableObject<Env> {
 
   #createNode(name: NodeName): Node {
     const { ctx } = this;
+    if (ctx.storage.kv.get(NAME_KEY) === undefined) ctx.storage.kv.put(NAME_KEY, objectName(name));
     const config = nodeConfigOf(this.env, name.id, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0);
     const turn = <T>(work: () => T): T => this.#turn(work);
     const nowMs = () => this.#monotonicMs();

@@ -3,8 +3,8 @@
  *
  * M1. `send` hands the frame to the platform before it returns. The output gate is captured there, so a frame sent
  *     before a turn's first write leaves at once and one sent after it waits for the commit. Nothing is queued here.
- * M2. One open stream per pair serves both directions: dialled lazily by whoever speaks first, accepted hibernatable
- *     by the other side (platform: an outgoing socket cannot hibernate, an accepted one can).
+ * M2. One open stream serves both directions: dialled lazily by whoever speaks first, accepted hibernatable by the
+ *     other side (platform: an outgoing socket cannot hibernate, an accepted one can).
  * M3. While there is no stream, and for elections and `hello`, frames go by plain fetch; an answer is a message of its
  *     own. Fetches per peer are bounded; what is over the bound is dropped, because Raft repeats.
  * M4. Every attempt takes a fresh stub: one that saw its object reset fails for ever.
@@ -21,9 +21,11 @@ import type { PeerBody, PeerEnvelope, Transport } from "./ports.ts";
 export const PEER_HEADER = "x-concord-peer";
 
 const FETCHES_IN_FLIGHT_MAX = 64;
+/** A fetch that takes longer is given up when its place is wanted: a hung peer must not hold places for ever. */
+const FETCH_MS_MAX = 5000;
 const DIAL_BACKOFF_MS_MIN = 20;
 const DIAL_BACKOFF_MS_MAX = 1000;
-/** Everything that goes by stream is answered; a stream that stays silent so long is half open, whatever it says. */
+/** Nodes that talk answer each other; a stream that stays silent so long under steady sending is half open. */
 const STREAM_SILENCE_MS_MAX = 2000;
 
 /** What this file needs of the Durable Object. */
@@ -44,14 +46,22 @@ export interface PeerPlatform {
 }
 
 interface Peer {
-  /** The stream that this node dialled, once open. */
+  /** The open stream to this peer, whoever dialled it. */
   stream: WebSocket | null;
-  dialling: boolean;
+  dial: Attempt | null;
   dialAtMs: number;
   backoffMs: number;
-  fetchesInFlight: number;
+  readonly posts: Set<Attempt>;
   /** When the first frame went out to which nothing has come back yet. */
   unansweredSinceMs: number | null;
+  sentAtMs: number;
+  /** A peer that stays away is reported once, until it is heard again. */
+  reported: boolean;
+}
+
+interface Attempt {
+  readonly sinceMs: number;
+  readonly controller: AbortController;
 }
 
 export class PeerTransport implements Transport {
@@ -66,11 +76,13 @@ export class PeerTransport implements Transport {
       if (id === self) continue;
       this.#peers.set(id, {
         stream: null,
-        dialling: false,
+        dial: null,
         dialAtMs: 0,
         backoffMs: DIAL_BACKOFF_MS_MIN,
-        fetchesInFlight: 0,
+        posts: new Set(),
         unansweredSinceMs: null,
+        sentAtMs: 0,
+        reported: false,
       });
     }
   }
@@ -86,30 +98,32 @@ export class PeerTransport implements Transport {
     this.#post(envelope.to, peer, frame);
   }
 
-  /** Ends the streams that this node dialled, so that nothing keeps it in memory. */
-  closeStreams(): void {
-    for (const peer of this.#peers.values()) {
-      const stream = peer.stream;
-      peer.stream = null;
-      if (stream !== null) closeQuietly(stream);
-    }
-  }
-
   /** `POST /peer/message`: one frame. */
   async onMessageRequest(request: Request): Promise<Response> {
     const from = this.#peerOf(request);
     if (from === null) return new Response(null, { status: 404 });
-    this.#arrived(from, await request.text());
+    let frame: string;
+    try {
+      frame = await request.text();
+    } catch {
+      // The sender ended within its request: the frame is lost, as any frame may be.
+      return new Response(null, { status: 400 });
+    }
+    this.#arrived(from, frame);
     return new Response(null, { status: 204 });
   }
 
   /** `GET /peer/stream` with an upgrade: the peer dials. */
   onStreamRequest(request: Request): Response {
     const from = this.#peerOf(request);
-    if (from === null) return new Response(null, { status: 404 });
+    const peer = from === null ? undefined : this.#peers.get(from);
+    if (from === null || peer === undefined) return new Response(null, { status: 404 });
     if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") return new Response(null, { status: 426 });
     // A peer that dials again has lost its end of any earlier stream.
-    for (const earlier of this.#platform.getWebSockets(tagOf(from))) closeQuietly(earlier);
+    for (const earlier of this.#platform.getWebSockets(tagOf(from))) {
+      if (peer.stream === earlier) peer.stream = null;
+      closeQuietly(earlier);
+    }
     const pair = new WebSocketPair();
     this.#platform.acceptWebSocket(pair[1], [tagOf(from)]);
     pair[1].serializeAttachment({ peer: from });
@@ -121,8 +135,14 @@ export class PeerTransport implements Transport {
     const from = peerOfSocket(socket);
     const peer = from === null ? undefined : this.#peers.get(from);
     if (from === null || peer === undefined) return;
-    peer.unansweredSinceMs = null;
+    this.#heard(peer);
     this.#arrived(from, data);
+  }
+
+  #heard(peer: Peer): void {
+    peer.unansweredSinceMs = null;
+    peer.backoffMs = DIAL_BACKOFF_MS_MIN;
+    peer.reported = false;
   }
 
   #arrived(from: NodeId, data: unknown): void {
@@ -144,85 +164,111 @@ export class PeerTransport implements Transport {
   }
 
   #sendOnStream(id: NodeId, peer: Peer, frame: string): boolean {
-    const stream = peer.stream ?? this.#acceptedStream(id);
-    if (stream === null) return false;
+    if (peer.stream?.readyState !== WebSocket.OPEN) peer.stream = this.#acceptedStream(id);
+    if (peer.stream === null) return false;
     const nowMs = this.#platform.nowMs();
+    // After a pause the silence begins anew: the last frame before it may have been one that nobody answers.
+    if (nowMs - peer.sentAtMs > STREAM_SILENCE_MS_MAX) peer.unansweredSinceMs = null;
+    peer.sentAtMs = nowMs;
     peer.unansweredSinceMs ??= nowMs;
-    if (nowMs - peer.unansweredSinceMs > STREAM_SILENCE_MS_MAX) return this.#giveUp(id, peer, stream, "silent");
     try {
-      stream.send(frame);
-      return true;
+      if (nowMs - peer.unansweredSinceMs <= STREAM_SILENCE_MS_MAX) {
+        peer.stream.send(frame);
+        return true;
+      }
+      this.#report(id, peer, "silent");
     } catch (error) {
       // The socket closed and its event has not come yet. The frame goes by fetch, the stream is dialled again.
-      return this.#giveUp(id, peer, stream, String(error));
+      this.#report(id, peer, String(error));
     }
-  }
-
-  #giveUp(id: NodeId, peer: Peer, stream: WebSocket, reason: string): false {
-    this.#platform.log("info", "peer stream given up", { peer: id, reason });
-    if (peer.stream === stream) peer.stream = null;
+    closeQuietly(peer.stream);
+    peer.stream = null;
     peer.unansweredSinceMs = null;
-    closeQuietly(stream);
     return false;
   }
 
   #acceptedStream(id: NodeId): WebSocket | null {
-    for (const socket of this.#platform.getWebSockets(tagOf(id))) {
-      if (socket.readyState === WebSocket.OPEN) return socket;
-    }
-    return null;
+    return this.#platform.getWebSockets(tagOf(id)).find((socket) => socket.readyState === WebSocket.OPEN) ?? null;
   }
 
   #dial(id: NodeId, peer: Peer): void {
-    if (peer.dialling || this.#platform.nowMs() < peer.dialAtMs) return;
-    peer.dialling = true;
+    const nowMs = this.#platform.nowMs();
+    if (peer.dial !== null && nowMs - peer.dial.sinceMs > FETCH_MS_MAX) {
+      peer.dial.controller.abort();
+      peer.dial = null;
+    }
+    if (peer.dial !== null || nowMs < peer.dialAtMs) return;
+    const attempt: Attempt = { sinceMs: nowMs, controller: new AbortController() };
+    peer.dial = attempt;
     const headers = { upgrade: "websocket", [PEER_HEADER]: String(this.#self) };
     this.#platform
       .stub(id)
-      .fetch("http://node/peer/stream", { headers })
+      .fetch("http://node/peer/stream", { headers, signal: attempt.controller.signal })
       .then(
-        (response) => this.#dialled(id, peer, response.webSocket, `status ${response.status}`),
-        (error: unknown) => this.#dialled(id, peer, null, String(error)),
+        (response) => this.#dialled(id, peer, attempt, response.webSocket, `status ${response.status}`),
+        (error: unknown) => this.#dialled(id, peer, attempt, null, String(error)),
       );
   }
 
-  #dialled(id: NodeId, peer: Peer, stream: WebSocket | null, reason: string): void {
-    peer.dialling = false;
+  #dialled(id: NodeId, peer: Peer, attempt: Attempt, stream: WebSocket | null, reason: string): void {
+    const wanted = peer.dial === attempt;
+    if (wanted) peer.dial = null;
     if (stream === null) {
-      peer.dialAtMs = this.#platform.nowMs() + peer.backoffMs;
-      peer.backoffMs = Math.min(peer.backoffMs * 2, DIAL_BACKOFF_MS_MAX);
-      this.#platform.log("info", "peer not reached", { peer: id, reason });
+      if (wanted) this.#backOff(peer);
+      this.#report(id, peer, reason);
       return;
     }
     const ended = () => {
       if (peer.stream !== stream) return;
       peer.stream = null;
       // A stream that opens and closes at once must not make a loop of dials.
-      peer.dialAtMs = this.#platform.nowMs() + peer.backoffMs;
+      this.#backOff(peer);
       closeQuietly(stream);
     };
     stream.addEventListener("message", (event) => {
-      peer.backoffMs = DIAL_BACKOFF_MS_MIN;
-      peer.unansweredSinceMs = null;
+      this.#heard(peer);
       this.#arrived(id, event.data);
     });
     stream.addEventListener("close", ended);
     stream.addEventListener("error", ended);
     stream.accept();
+    if (!wanted) {
+      closeQuietly(stream);
+      return;
+    }
     peer.stream = stream;
     peer.unansweredSinceMs = null;
   }
 
+  #backOff(peer: Peer): void {
+    peer.dialAtMs = this.#platform.nowMs() + peer.backoffMs;
+    peer.backoffMs = Math.min(peer.backoffMs * 2, DIAL_BACKOFF_MS_MAX);
+  }
+
+  #report(id: NodeId, peer: Peer, reason: string): void {
+    if (peer.reported) return;
+    peer.reported = true;
+    this.#platform.log("info", "peer not reached", { peer: id, reason });
+  }
+
   #post(id: NodeId, peer: Peer, frame: string): void {
-    if (peer.fetchesInFlight >= FETCHES_IN_FLIGHT_MAX) return;
-    peer.fetchesInFlight += 1;
-    const headers = { [PEER_HEADER]: String(this.#self) };
+    const nowMs = this.#platform.nowMs();
+    if (peer.posts.size >= FETCHES_IN_FLIGHT_MAX) {
+      const [oldest] = peer.posts;
+      if (oldest === undefined || nowMs - oldest.sinceMs <= FETCH_MS_MAX) return;
+      oldest.controller.abort();
+      peer.posts.delete(oldest);
+    }
+    const attempt: Attempt = { sinceMs: nowMs, controller: new AbortController() };
+    peer.posts.add(attempt);
     const settled = () => {
-      peer.fetchesInFlight -= 1;
+      peer.posts.delete(attempt);
     };
+    const headers = { [PEER_HEADER]: String(this.#self) };
+    const init = { method: "POST", headers, body: frame, signal: attempt.controller.signal };
     this.#platform
       .stub(id)
-      .fetch("http://node/peer/message", { method: "POST", headers, body: frame })
+      .fetch("http://node/peer/message", init)
       .then((response) => response.body?.cancel())
       .then(settled, settled);
   }

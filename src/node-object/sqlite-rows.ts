@@ -35,8 +35,10 @@ export const SQL = {
     ORDER BY first_index LIMIT ?3`,
   logBodies: `SELECT first_index, last_index, last_term, checksum, body FROM log
     WHERE first_index BETWEEN ? AND ? ORDER BY first_index`,
-  logPut:
-    "INSERT OR REPLACE INTO log (first_index, last_index, last_term, bytes, checksum, body) VALUES (?, ?, ?, ?, ?, ?)",
+  /** Fails if the row exists: entries are appended once. */
+  logInsert: "INSERT INTO log (first_index, last_index, last_term, bytes, checksum, body) VALUES (?, ?, ?, ?, ?, ?)",
+  /** The head of a row whose tail is cut off. */
+  logReplace: "REPLACE INTO log (first_index, last_index, last_term, bytes, checksum, body) VALUES (?, ?, ?, ?, ?, ?)",
   logTruncate: "DELETE FROM log WHERE first_index >= ?",
 
   stateGet: "SELECT value FROM state WHERE key = ?",

@@ -227,7 +227,7 @@ export class SqliteStorage implements NodeStorage {
     this.#lastIndex = last?.index ?? 0;
     this.#lastTerm = last?.term ?? 0;
     // A row that straddles the cut is written again without its tail; its key, the first index, stays.
-    if (head.length > 0 && head.length < kept.length) statements.push(logStatement(head));
+    if (head.length > 0 && head.length < kept.length) statements.push(logStatement(SQL.logReplace, head));
   }
 
   #append(entries: readonly Entry[], statements: Statement[]): void {
@@ -239,7 +239,7 @@ export class SqliteStorage implements NodeStorage {
       isRun(entries, before, this.#lastTerm, Number.MAX_SAFE_INTEGER),
       `entries from ${first.index} follow ${before}`,
     );
-    for (const rowEntries of logRows(entries)) statements.push(logStatement(rowEntries));
+    for (const rowEntries of logRows(entries)) statements.push(logStatement(SQL.logInsert, rowEntries));
     const last = entries.at(-1) ?? first;
     this.#lastIndex = last.index;
     this.#lastTerm = last.term;
@@ -267,14 +267,14 @@ function logRows(entries: readonly Entry[]): (readonly Entry[])[] {
   return rows;
 }
 
-function logStatement(entries: readonly Entry[]): Statement {
+function logStatement(statement: string, entries: readonly Entry[]): Statement {
   const first = entries[0];
   const last = entries.at(-1);
   assert(first !== undefined && last !== undefined, "a row of the log is never empty");
   const body = encodeEntries(entries);
   const bytes = entries.reduce((sum, entry) => sum + entry.payloadBytes, 0);
   const checksum = logChecksum(first.index, last.index, last.term, body);
-  return [SQL.logPut, first.index, last.index, last.term, bytes, checksum, body];
+  return [statement, first.index, last.index, last.term, bytes, checksum, body];
 }
 
 /** Verifies a row and reads its entries. @throws CorruptionError */

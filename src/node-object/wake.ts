@@ -44,13 +44,6 @@ export class NodeWake implements Wake {
     this.#alarmAtWallMs = null;
   }
 
-  /** Nothing fires any more. */
-  end(): void {
-    if (this.#timeout !== null) clearTimeout(this.#timeout.handle);
-    this.#timeout = null;
-    this.#wantedAtMs = Number.POSITIVE_INFINITY;
-  }
-
   #arm(): void {
     if (this.#timeout !== null) clearTimeout(this.#timeout.handle);
     this.#timeout = null;

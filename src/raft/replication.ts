@@ -152,13 +152,14 @@ export function onAppend(
   wallMs: number,
   out: MutableOutput,
 ): void {
-  const reply = (result: AppendResult) => {
-    const body: Message = { kind: "append_reply", term: state.term, result, round: message.round, wallMs };
+  const reply = (result: AppendResult, round: number) => {
+    const body: Message = { kind: "append_reply", term: state.term, result, round, wallMs };
     out.sendLate.push({ from: state.config.id, to: from, message: body });
   };
   if (message.term < state.term) {
-    // The higher term in the reply tells a leader of the past that its time is over.
-    reply({ kind: "conflict", prevIndex: message.prevIndex, index: 0, term: 0 });
+    // The higher term in the reply tells a leader of the past that its time is over. It confirms no round: the sender may
+    // lead that higher term by now and count the number for a round of its own that had not begun when this reply left.
+    reply({ kind: "conflict", prevIndex: message.prevIndex, index: 0, term: 0 }, 0);
     return;
   }
   assert(
@@ -168,7 +169,7 @@ export function onAppend(
   becomeFollower(state, message.term, from, nowMs);
   // A confirmation counts only behind a storage write of this turn; an append of entries is one already.
   if (state.config.fence && message.round > 0) out.fence = message.round;
-  reply(takeEntries(state, message, out));
+  reply(takeEntries(state, message, out), message.round);
 }
 
 /** Matches, truncates, appends; commits what is verified. */

@@ -5,7 +5,10 @@
 import { env, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import type { ClusterStatus, NodeStatus } from "../../src/api/backend.ts";
 import { PRINCIPAL_HEADER } from "../../src/api/call.ts";
+import { openMachine } from "../../src/kv/machine.ts";
+import type { OrderedStore, Row } from "../../src/kv/store.ts";
 import { PEER_HEADER } from "../../src/node-object/peer-transport.ts";
+import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
 import { eventually } from "./eventually.ts";
 
 export interface Reply {
@@ -96,6 +99,12 @@ export class TestCluster {
     }
   }
 
+  /** Hands the thread over `count` times, to act in the middle of what is under way and not between two waves of it. */
+  async hops(count: number): Promise<void> {
+    const bystander = env.NODES.get(env.NODES.idFromName("bystander"));
+    for (let hop = 0; hop < count; hop += 1) await (await bystander.fetch("http://node/")).body?.cancel();
+  }
+
   /** Runs `work` inside the node's instance. */
   async inside<T>(id: number, work: (state: DurableObjectState) => T | Promise<T>): Promise<T> {
     return await runInDurableObject(this.stub(id), (_, state) => work(state));
@@ -166,22 +175,25 @@ export class TestCluster {
     await this.abort(id);
   }
 
-  /** Every durable row of the node's state. */
-  async rows(id: number): Promise<unknown[]> {
-    return await this.inside(id, (state) =>
-      state.storage.sql.exec("SELECT key, value FROM state ORDER BY key").toArray(),
-    );
+  /** Every durable row of the node's state, and the entry that they stand at. */
+  async rows(id: number): Promise<{ readonly appliedIndex: number; readonly rows: readonly Row[] }> {
+    return await this.inside(id, (state) => {
+      const storage = new SqliteStorage(state.storage);
+      const rows = storage.scan({ start: "\u0001", end: "\u00ff\u00ff", limit: Number.MAX_SAFE_INTEGER });
+      return { appliedIndex: openMachine(durableStore(storage)).appliedIndex, rows };
+    });
   }
 
-  /** Waits until all of `ids` have converged and flushed, and hold the same rows; how many those are. */
+  /** Waits until all of `ids` have applied and flushed everything, and hold the same rows; how many those are. */
   async equalRows(ids: readonly number[] = NODES): Promise<number> {
-    await this.converged(ids);
+    const [node] = await this.converged(ids);
     const read = async () => {
       const all = await Promise.all(ids.map((id) => this.rows(id)));
-      return new Set(all.map((rows) => JSON.stringify(rows))).size;
+      const behind = all.filter(({ appliedIndex }) => appliedIndex < (node?.applied_index ?? 0)).length;
+      return { behind, different: new Set(all.map(({ rows }) => JSON.stringify(rows))).size };
     };
-    await eventually(read, 1, 5000);
-    return (await this.rows(ids[0] ?? 1)).length;
+    await eventually(read, { behind: 0, different: 1 }, 5000);
+    return (await this.rows(ids[0] ?? 1)).rows.length;
   }
 
   /**
@@ -210,4 +222,11 @@ export class TestCluster {
       Object.defineProperty(sql, "exec", { value: replacement, configurable: true });
     });
   }
+}
+
+function durableStore(storage: SqliteStorage): OrderedStore {
+  const refuse = () => {
+    throw new Error("the rows of a running node are only read");
+  };
+  return { get: (key) => storage.get(key), scan: (range) => storage.scan(range), put: refuse, delete: refuse };
 }

@@ -1,5 +1,5 @@
 /** Five real nodes in the Workers runtime: forming, serving, and what is left of it when nodes go. */
-import { abortAllDurableObjects, env, reset, runDurableObjectAlarm } from "cloudflare:test";
+import { abortAllDurableObjects, env, reset, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test } from "vitest";
 import { NODES, TestCluster } from "./cluster-harness.ts";
 import { eventually } from "./eventually.ts";
@@ -43,6 +43,35 @@ describe("a new cluster", () => {
       expect(ahead).toBeGreaterThan(3_000);
       expect(ahead).toBeLessThanOrEqual(15_000);
     }
+  });
+});
+
+describe("waking", () => {
+  test("a node that only its alarm wakes arms the next alarm and takes part again", async () => {
+    const cluster = new TestCluster();
+    const leader = await cluster.leader();
+    await cluster.put(leader, "/a", 1);
+    const sleeper = 1 + (leader % 5);
+    await cluster.abort(sleeper);
+    expect(await runDurableObjectAlarm(cluster.stub(sleeper))).toBe(true);
+    const ahead = (await cluster.inside(sleeper, (state) => state.storage.getAlarm()))! - Date.now();
+    expect(ahead).toBeGreaterThan(3_000);
+    await cluster.converged();
+  });
+
+  test("an object that is woken without its name remembers it", async () => {
+    const cluster = new TestCluster();
+    await cluster.status(1);
+    const response = await runInDurableObject(cluster.stub(1), async (instance, state) => {
+      Object.defineProperty(state.id, "name", { value: undefined });
+      const Class = instance.constructor as new (
+        ctx: DurableObjectState,
+        env: unknown,
+      ) => { fetch(r: Request): Promise<Response> };
+      return await new Class(state, env).fetch(new Request("http://node/livez"));
+    });
+    expect(response.status).toBe(200);
+    await cluster.abort(1);
   });
 });
 

@@ -28,9 +28,9 @@ test(
     for (let round = 0; round < 7; round += 1) {
       await workload.progress(40);
       const leader = await cluster.leader();
+      await cluster.hops(round * 3);
       await cluster.abort(leader);
       const abortedMs = Date.now();
-      // Replies of before are still on their way; the first one after a new leader stands is at least a while later.
       await cluster.leader();
       leaderlessMs.push(Date.now() - abortedMs);
       await workload.progress(1);
@@ -38,7 +38,6 @@ test(
     await workload.stop();
     await workload.check();
     await cluster.equalRows();
-    console.log(leaderlessMs, workload.acknowledged, workload.unknown, workload.repeats);
     // Two timeouts: the first round of an election may be split. The machine may be busy, so the middle one counts.
     const median = leaderlessMs.sort((left, right) => left - right)[3];
     expect(median).toBeLessThan(2 * ELECTION_TIMEOUT_MS_MAX);
@@ -53,8 +52,9 @@ test(
     await cluster.leader();
     const random = randomOf(2);
     const workload = new Workload(cluster, { writers: 8, random });
-    for (let round = 0; round < 25; round += 1) {
+    for (let round = 0; round < 15; round += 1) {
       const id = NODES[Math.floor(random() * NODES.length)] ?? 1;
+      await cluster.hops(Math.floor(random() * 20));
       if (random() < 0.6) await cluster.evict(id);
       else await cluster.abort(id);
       await workload.progress(Math.floor(random() * 20));
@@ -62,7 +62,6 @@ test(
     await workload.stop();
     await workload.check();
     await cluster.equalRows();
-    console.log(workload.acknowledged, workload.unknown, workload.repeats);
   },
   TEST_TIMEOUT_MS,
 );
@@ -76,6 +75,7 @@ test(
     const workload = new Workload(cluster, { writers: 8, random });
     for (let round = 0; round < 6; round += 1) {
       await workload.progress(20);
+      await cluster.hops(Math.floor(random() * 20));
       const victims = [...NODES].sort(() => random() - 0.5).slice(0, 3 + (round % 3));
       await Promise.all(victims.map((id) => cluster.abort(id)));
     }
@@ -95,7 +95,7 @@ test(
     const random = randomOf(4);
     const workload = new Workload(cluster, { writers: 8, random });
     let crashes = 0;
-    for (let round = 0; round < 25; round += 1) {
+    for (let round = 0; round < 15; round += 1) {
       const id = NODES[Math.floor(random() * NODES.length)] ?? 1;
       const armed = await cluster.crashBeforeStatement(id, 1 + Math.floor(random() * 30));
       await workload.progress(10 + Math.floor(random() * 20));
@@ -104,8 +104,7 @@ test(
     await workload.stop();
     await workload.check();
     await cluster.equalRows();
-    console.log(crashes);
-    expect(crashes).toBeGreaterThan(12);
+    expect(crashes).toBeGreaterThan(8);
   },
   TEST_TIMEOUT_MS,
 );
@@ -146,7 +145,6 @@ test(
       const read = await cluster.get(victim, "/s10/a");
       expect(read.body).toMatchObject({ value: { count }, version: count });
     }
-    console.log(crashes);
     expect(crashes).toBeGreaterThan(5);
   },
   TEST_TIMEOUT_MS,

@@ -22,6 +22,7 @@ class TestNode {
   readonly received: PeerEnvelope[] = [];
   readonly requests: string[] = [];
   readonly warnings: string[] = [];
+  readonly infos: string[] = [];
   readonly accepted: { readonly socket: WebSocket; readonly tags: readonly string[] }[] = [];
   reachable = true;
   /** When set, requests to this node wait for it. */
@@ -36,7 +37,7 @@ class TestNode {
       nowMs: () => network.nowMs,
       receive: (one) => this.received.push(one),
       log: (level, message) => {
-        if (level === "warn") this.warnings.push(message);
+        (level === "warn" ? this.warnings : this.infos).push(message);
       },
     };
     this.transport = new PeerTransport(id, MEMBERS, platform);
@@ -209,6 +210,16 @@ describe("failures", () => {
     expect(one.requests).toEqual([]);
   });
 
+  test("a stream that nobody used for long is not taken for silent", async () => {
+    await openStream();
+    for (let use = 0; use < 3; use += 1) {
+      one.transport.send(envelope(1, 2));
+      network.nowMs += 3_600_000;
+    }
+    expect(one.requests).toEqual([]);
+    await eventually(() => two.received.length, 3);
+  });
+
   test("a peer that dials again replaces its earlier stream", async () => {
     await openStream();
     const request = new Request("http://node/peer/stream", { headers: { upgrade: "websocket", [PEER_HEADER]: "1" } });
@@ -218,10 +229,45 @@ describe("failures", () => {
     await eventually(() => two.accepted.length, 1);
   });
 
-  test("closing the streams ends those that this node dialled", async () => {
+  test("a peer that hangs does not hold the places of its fetches, nor its dial, for ever", async () => {
+    two.held = new Promise(() => {});
+    one.transport.send(envelope(1, 2));
+    for (let sent = 0; sent < 100; sent += 1) one.transport.send(envelope(1, 2, vote));
+    expect(one.requests).toHaveLength(65);
+    one.requests.length = 0;
+    two.held = null;
+    network.nowMs += 5000;
+    one.transport.send(envelope(1, 2));
+    expect(one.requests).toEqual([]);
+    network.nowMs += 1;
+    one.transport.send(envelope(1, 2));
+    expect(one.requests).toEqual(["/peer/stream 2", "/peer/message 2"]);
+    await eventually(() => two.received.length, 1);
+    await eventually(() => two.accepted.length, 1);
+  });
+
+  test("a peer that stays away is reported once, until it is heard again", async () => {
+    two.reachable = false;
+    for (let beat = 0; beat < 50; beat += 1) {
+      one.transport.send(envelope(1, 2));
+      await scheduler.wait(0);
+      network.nowMs += 100;
+    }
+    expect(one.infos).toEqual(["peer not reached"]);
+    two.reachable = true;
+    network.nowMs += 1000;
     await openStream();
-    one.transport.closeStreams();
+    two.transport.send(envelope(2, 1));
+    await eventually(() => one.received.length, 1);
+    two.accepted[0]?.socket.close(1012);
+    two.reachable = false;
     await eventually(() => two.accepted.length, 0);
+    for (let beat = 0; beat < 50; beat += 1) {
+      one.transport.send(envelope(1, 2));
+      await scheduler.wait(0);
+      network.nowMs += 100;
+    }
+    expect(one.infos).toEqual(["peer not reached", "peer not reached"]);
   });
 });
 

@@ -199,6 +199,15 @@ describe("instances and sockets", () => {
     await eventually(() => received, ["after eviction"]);
   });
 
+  test("an object woken by a message on a hibernated socket knows its name", async () => {
+    const stub = bareStub();
+    const { socket } = await listen(stub);
+    await evictDurableObject(stub);
+    socket.send("wake up");
+    await scheduler.wait(5);
+    expect(await inStub(stub, (state) => state.id.name)).toBe(stub.name);
+  });
+
   test("memory is lost with the instance, storage is not", async () => {
     const stub = bareStub();
     await inStub(stub, (state) => {
@@ -209,6 +218,30 @@ describe("instances and sockets", () => {
     await evictDurableObject(stub);
     const after = await inStub(stub, (state) => [rowsIn(state), "memory" in state]);
     expect(after).toEqual([["kept"], false]);
+  });
+});
+
+describe("timers", () => {
+  test("timers fire only when nothing in the process is runnable: a closed loop of calls starves them", async () => {
+    // What stands on timers (heartbeats, elections) is safe as long as work comes from outside the process, or pauses.
+    const stub = bareStub();
+    await inStub(stub, () => undefined);
+    let fired = 0;
+    const interval = setInterval(() => {
+      fired += 1;
+    }, 1);
+    const endMs = Date.now() + 200;
+    let calls = 0;
+    while (Date.now() < endMs) {
+      await (await stub.fetch("http://node/")).body?.cancel();
+      calls += 1;
+    }
+    const firedMeanwhile = fired;
+    await scheduler.wait(5);
+    clearInterval(interval);
+    expect(calls).toBeGreaterThan(10);
+    expect(firedMeanwhile).toBeLessThan(10);
+    expect(fired).toBeGreaterThan(firedMeanwhile);
   });
 });
 

@@ -284,6 +284,33 @@ describe("an isolated leader serves nothing (thesis 6.4)", () => {
     expect(cluster.node(1).reads).toEqual([]);
   });
 
+  test("an old message that is refused confirms no round of the later term with the same number", () => {
+    const cluster = new Cluster({ size: 3 });
+    cluster.elect(1);
+    cluster.read(1, 1);
+    const old = cluster.take(between(1, 3));
+    cluster.stabilize();
+    for (const id of [2, 1]) {
+      cluster.advance(ELECTION_MS_MAX);
+      cluster.elect(id);
+    }
+    expect(cluster.state(1)).toMatchObject({ term: 3, role: { kind: "leader" } });
+    // Node 3 refuses the message of term 1 in term 3; its reply is on its way while the others move on to term 4.
+    for (const envelope of old) cluster.hand(envelope);
+    const refusals = cluster.take(between(3, 1));
+    expect(refusals).toMatchObject([{ message: { kind: "append_reply", term: 3 } }]);
+    cluster.partition([2, 3]);
+    cluster.advance(ELECTION_MS_MAX, [2, 3]);
+    cluster.elect(2);
+    cluster.propose(2, "k=2");
+    cluster.stabilize();
+    cluster.node(1).reads.length = 0;
+    cluster.read(1, 2);
+    cluster.heal();
+    for (const envelope of refusals) cluster.hand(envelope);
+    expect(cluster.node(1).reads).toEqual([]);
+  });
+
   test("replies that were under way when the others moved on do not confirm a later read", () => {
     const cluster = new Cluster({ size: 3 });
     cluster.elect(1);

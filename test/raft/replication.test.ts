@@ -178,6 +178,16 @@ describe("stale, repeated, reordered and empty messages are harmless (S04)", () 
     expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", match: 4, next: 5 });
   });
 
+  test("an old acknowledgement that ends a probe does not take `next` below what is matched", () => {
+    const state = streaming();
+    for (const text of ["a", "b", "c"]) propose(state, [text]);
+    receive(state, 2, matched(1, 3));
+    receive(state, 2, conflict(1, 4, { index: 3, term: 1 }));
+    expect(progressOf(state, 2)).toMatchObject({ kind: "probe", match: 3, next: 4 });
+    receive(state, 2, matched(1, 2));
+    expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", match: 3, next: 5 });
+  });
+
   test("acknowledgements of an earlier term say nothing (S09)", () => {
     const state = raft({ terms: [1, 1], term: 1 });
     lead(state);

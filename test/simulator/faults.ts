@@ -42,6 +42,10 @@ export function createFaults(world: World, profile: Profile): Faults {
   timing.syncMsMax = profile.syncMsMax;
   timing.slowSyncRate = profile.slowSyncRate;
   timing.slowSyncMsMax = profile.slowSyncMsMax;
+  world.toOld.old = profile.oldToOld;
+  world.toOld.new = profile.newToOld;
+  world.toOld.read = profile.readToOld;
+  world.toOld.write = profile.writeToOld;
   const events = profile.kinds.filter((kind) => !RATES.has(kind));
   return { world, profile, events, active: false, wiped: 0 };
 }

@@ -102,6 +102,8 @@ export interface Call {
   /** `refused`: the node never saw it. `broken`: the node died before it answered. */
   lost(kind: "refused" | "broken"): void;
   answered: boolean;
+  /** A read touches no storage of its own: an instance that has lost its storage may live through it. */
+  readonly reads: boolean;
   readonly label: string;
 }
 
@@ -122,6 +124,7 @@ export interface Mutation {
   /** Called once per instance; the wrapped step sees the state before and the output after. */
   readonly step?: (real: typeof step, config: NodeConfig) => typeof step;
   readonly ports?: (ports: Ports, config: NodeConfig) => Ports;
+  readonly runtime?: (runtime: Runtime, config: NodeConfig) => Runtime;
   /** How the clients of the workload turn text keys into byte strings. */
   readonly keyOf?: (text: string) => string;
 }
@@ -168,6 +171,8 @@ export interface World {
   nextSerial: number;
   /** Scripted stories take messages out of the network; true = taken. */
   intercept: ((envelope: PeerEnvelope, sender: Instance) => boolean) | null;
+  /** With two live instances: the chance that the older one gets what an older one, a newer one or a client sends. */
+  readonly toOld: { old: number; new: number; read: number; write: number };
   /** Rates of the alarm faults. */
   alarmLateRate: number;
   alarmRepeatRate: number;

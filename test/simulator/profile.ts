@@ -30,6 +30,11 @@ export interface Profile {
   readonly syncMsMax: number;
   readonly slowSyncRate: number;
   readonly slowSyncMsMax: number;
+  /** With two live instances: the chance that the older one gets what an older one, a newer one or a client sends. */
+  readonly oldToOld: number;
+  readonly newToOld: number;
+  readonly readToOld: number;
+  readonly writeToOld: number;
 }
 
 export function chooseProfile(random: Random): Profile {
@@ -59,6 +64,10 @@ export function chooseProfile(random: Random): Profile {
     syncMsMax: choose(random, [1, 2, 8]),
     slowSyncRate: choose(random, [0, 0.02, 0.1]),
     slowSyncMsMax: choose(random, [20, 100]),
+    oldToOld: choose(random, [0.8, 1]),
+    newToOld: choose(random, [0, 0.2]),
+    readToOld: choose(random, [0.2, 0.5]),
+    writeToOld: choose(random, [0.01, 0.3]),
   };
 }
 

@@ -251,6 +251,7 @@ function attemptWrite(workload: Workload, client: Client, record: WriteRecord, n
   const call: Call = {
     label: `write ${record.id}`,
     answered: false,
+    reads: false,
     run(runtime, answer) {
       runtime.execute({ proposal: record.proposal, timeoutMs, respond: (outcome) => answer(() => end(outcome)) });
     },
@@ -348,6 +349,7 @@ function read(
   const call: Call = {
     label: `read ${record.id}`,
     answered: false,
+    reads: true,
     run(runtime, answer, defer) {
       const respond = (error: unknown): void => {
         if (error !== null) answer(() => end(null));
@@ -409,6 +411,7 @@ export function sendProbe(workload: Workload, node: number, done: (ok: boolean) 
   const call: Call = {
     label: `probe ${id} of node ${hostOf(world, node).id}`,
     answered: false,
+    reads: false,
     run(runtime, answer) {
       const respond = (outcome: Outcome<CommandResult>) => answer(() => end(outcome));
       runtime.execute({ proposal: record.proposal, timeoutMs: PROBE_TIMEOUT_MS, respond });

@@ -21,11 +21,6 @@ import { createTrace, traceEvent } from "./trace.ts";
 import { createPorts, endCommit, holdOrRelease, killInstance, runTurn, supersedeInstance } from "./turn.ts";
 import { Violation } from "./violation.ts";
 
-/** How likely a message reaches the older of two live instances: sockets between old instances stay open. */
-const OLD_TO_OLD = 0.8;
-const NEW_TO_OLD = 0.2;
-const CLIENT_TO_OLD = 0.4;
-
 export function createWorld(options: WorldOptions): World {
   const world: World = {
     options,
@@ -50,6 +45,7 @@ export function createWorld(options: WorldOptions): World {
     violation: null,
     nextSerial: 1,
     intercept: null,
+    toOld: { old: 0.8, new: 0.2, read: 0.4, write: 0.04 },
     alarmLateRate: 0,
     alarmRepeatRate: 0,
     instances: [],
@@ -106,7 +102,7 @@ function dispatch(world: World, event: SimEvent): void {
   switch (event.kind) {
     case "deliver": {
       const { envelope, sender } = event;
-      const instance = receiver(world, event.host, sender?.superseded === true ? OLD_TO_OLD : NEW_TO_OLD);
+      const instance = receiver(world, event.host, sender?.superseded === true ? world.toOld.old : world.toOld.new);
       if (instance === null) return;
       note(world, instance, "deliver", event);
       runTurn(world, instance, () => instance.runtime.onPeer(envelope));
@@ -165,7 +161,7 @@ function receiver(world: World, host: Host, toOld: number): Instance | null {
 }
 
 function handleCall(world: World, host: Host, call: Call): void {
-  const instance = receiver(world, host, CLIENT_TO_OLD);
+  const instance = receiver(world, host, call.reads ? world.toOld.read : world.toOld.write);
   if (instance === null) {
     call.lost("refused");
     return;
@@ -226,7 +222,8 @@ export function startInstance(world: World, host: Host): Instance | null {
       return mutatedStep(state, event, nowMs, wallClockMs);
     },
   };
-  const runtime = createRuntime(config, mutation?.ports?.(ports, config) ?? ports, core);
+  const real = createRuntime(config, mutation?.ports?.(ports, config) ?? ports, core);
+  const runtime = mutation?.runtime?.(real, config) ?? real;
   Object.assign(instance, { runtime });
   world.instances.push(instance);
   host.live = instance;

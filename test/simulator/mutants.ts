@@ -1,0 +1,323 @@
+/**
+ * Deliberate bugs. A simulator that does not see these sees nothing: each must be caught within MUTANT_SEEDS_MAX seeds.
+ * They are woven in from outside, around the core's `step`, the ports, the runtime or the configuration; production code
+ * has no switch for any of them. The profile of a mutant bends the odds towards the faults that bring its bug to light;
+ * the same seeds without the mutant are green, which the test checks as well.
+ */
+import { META_ROW } from "../../src/kv/rows.ts";
+import type { Member, PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
+import type { Runtime } from "../../src/node-object/runtime.ts";
+import { truncateLog } from "../../src/raft/log.ts";
+import { type RaftState } from "../../src/raft/state.ts";
+import type { step } from "../../src/raft/step.ts";
+import type { Envelope, Event, Message, Output, Persist } from "../../src/raft/types.ts";
+import type { FaultKind } from "./fault-kinds.ts";
+import type { Mutation } from "./host.ts";
+import type { Profile } from "./profile.ts";
+
+export const MUTANT_SEEDS_MAX = 300;
+
+export interface Mutant {
+  readonly name: string;
+  readonly mutation: Mutation;
+  readonly profile: Partial<Profile>;
+}
+
+type Step = typeof step;
+
+const CRASHES: readonly FaultKind[] = ["crash", "all_reset", "crash_between_statements", "commit_failure"];
+const CUTS: readonly FaultKind[] = ["full_partition", "one_way_partition", "partial_partition"];
+/** Short elections and many faults: most of a seed is spent where the bugs are. */
+const STORMY = { faultEveryMs: 80, heartbeatMs: 30, electionTimeoutMsMin: 150, electionTimeoutMsMax: 300 } as const;
+const SLOW_DISK = { syncMsMax: 8, slowSyncRate: 0.2, slowSyncMsMax: 100 } as const;
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: "vote twice in a term",
+    mutation: {
+      step: before((state, event) => {
+        if (event.kind === "message" && event.message.kind === "vote" && event.message.term === state.term) {
+          if (state.role.kind !== "leader" && state.votedFor !== state.config.id) state.votedFor = null;
+        }
+      }),
+    },
+    profile: { ...STORMY, kinds: ["crash", "pause", "delay", ...CUTS], slowRate: 0.1, slowMsMax: 100, size: 5 },
+  },
+  {
+    name: "acknowledge before persisting",
+    mutation: {
+      step: after((_state, _event, output) => {
+        const acknowledges = ({ message }: Envelope): boolean => message.kind === "append_reply";
+        return {
+          ...output,
+          sendEarly: [...output.sendEarly, ...output.sendLate.filter(acknowledges)],
+          sendLate: output.sendLate.filter((envelope) => !acknowledges(envelope)),
+        };
+      }),
+    },
+    profile: { ...STORMY, ...SLOW_DISK, kinds: CRASHES, size: 3 },
+  },
+  {
+    name: "count the own entry before it is durable",
+    mutation: {
+      step: before((state) => {
+        state.durableIndex = state.log.lastIndex;
+      }),
+    },
+    profile: { ...STORMY, ...SLOW_DISK, kinds: [...CRASHES, ...CUTS], size: 3 },
+  },
+  {
+    name: "commit an old-term entry by counting",
+    mutation: { step: countOldTerms },
+    profile: { ...STORMY, kinds: ["drop", "crash", "all_reset", ...CUTS], dropRate: 0.1, thinkMsMax: 20 },
+  },
+  {
+    name: "serve a read without confirmation",
+    mutation: { step: readWithoutRound },
+    profile: { ...STORMY, kinds: CUTS, size: 5 },
+  },
+  {
+    name: "serve a read before the term's first commit",
+    mutation: {
+      step: before((state) => {
+        if (state.role.kind === "leader") Object.assign(state.role, { startIndex: 0 });
+      }),
+    },
+    profile: { ...STORMY, kinds: ["crash", "delay", ...CUTS], slowRate: 0.1, slowMsMax: 100, thinkMsMax: 20 },
+  },
+  {
+    name: "truncate on a stale append",
+    mutation: { step: after(truncateBehind) },
+    profile: { ...STORMY, kinds: ["duplicate", "reorder", "delay"], duplicateRate: 0.2, reorderRate: 0.5, slowRate: 0.05 },
+  },
+  {
+    name: "commit what the message did not verify",
+    mutation: {
+      step: after((state, event, output) => {
+        if (event.kind !== "message" || event.message.kind !== "append" || event.message.term !== state.term) return output;
+        state.commit = Math.max(state.commit, Math.min(event.message.commit, state.log.lastIndex));
+        return { ...output, commitIndex: state.commit };
+      }),
+    },
+    profile: { ...STORMY, kinds: ["crash", "drop", ...CUTS], dropRate: 0.1, thinkMsMax: 20 },
+  },
+  {
+    name: "take a storage receipt for the entry that replaced its own",
+    mutation: {
+      step: before((state, event) => {
+        if (event.kind !== "stored") return;
+        if (event.receipt.index <= state.log.lastIndex) {
+          state.durableIndex = Math.max(state.durableIndex, event.receipt.index);
+        }
+      }),
+    },
+    profile: { ...STORMY, ...SLOW_DISK, kinds: [...CRASHES, ...CUTS, "pause"], thinkMsMax: 20 },
+  },
+  {
+    name: "apply twice after a crash",
+    mutation: { ports: positionLagsBehind },
+    profile: { kinds: ["crash"] },
+  },
+  {
+    name: "forget a vote on restart",
+    mutation: {
+      ports: (ports) => {
+        const storage = overridden(ports.storage, {
+          load: () => {
+            const loaded = ports.storage.load();
+            return { ...loaded, hardState: { ...loaded.hardState, votedFor: null } };
+          },
+        });
+        return { ...ports, storage };
+      },
+    },
+    profile: { ...STORMY, kinds: ["crash", "all_reset", "delay", ...CUTS], slowRate: 0.1, slowMsMax: 100 },
+  },
+  {
+    name: "count a reply of an earlier round",
+    mutation: {
+      step: (real) => (state, event, nowMs, wallMs) => {
+        if (event.kind !== "message" || event.message.kind !== "append_reply") return real(state, event, nowMs, wallMs);
+        const { role, term } = state;
+        const round = role.kind === "leader" && event.message.term === term ? (role.reads.round?.id ?? 0) : 0;
+        if (event.message.round >= round) return real(state, event, nowMs, wallMs);
+        return real(state, { ...event, message: { ...event.message, round } }, nowMs, wallMs);
+      },
+    },
+    profile: { ...STORMY, kinds: ["delay", "duplicate", "reorder", ...CUTS], slowRate: 0.2, slowMsMax: 1000, duplicateRate: 0.2 },
+  },
+  {
+    name: "lose an idempotency result on replay",
+    mutation: {
+      ports: (ports) => {
+        const get = (key: string) => (key.startsWith("i") ? undefined : ports.storage.get(key));
+        return { ...ports, storage: overridden(ports.storage, { get }) };
+      },
+    },
+    profile: { kinds: ["crash", "reply_lost"] },
+  },
+  {
+    name: "sort keys by UTF-16",
+    mutation: { keyOf: (text) => text },
+    profile: { kinds: [] },
+  },
+  {
+    name: "go on after a failed own write",
+    mutation: { ports: ignoreDiskErrors },
+    profile: { ...STORMY, kinds: ["disk_error", "crash"], size: 3 },
+  },
+  {
+    name: "count a confirmation without its fence",
+    mutation: { config: (config) => ({ ...config, fence: false }) },
+    profile: { ...STORMY, kinds: ["two_instances", ...CUTS], size: 3, thinkMsMax: 20, oldToOld: 1, newToOld: 0, readToOld: 0.5, writeToOld: 0 },
+  },
+  {
+    name: "form from a majority of empty nodes",
+    mutation: { runtime: answerForTheAbsent },
+    profile: { kinds: ["wiped_disk"], amnesia: true, faultEveryMs: 80, size: 5 },
+  },
+  {
+    name: "acknowledge to the client before the commit",
+    mutation: { step: commitOnAppend },
+    profile: { ...STORMY, kinds: ["crash", ...CUTS] },
+  },
+];
+
+// --- around the core -------------------------------------------------------------------------------------------------
+
+function before(tamper: (state: RaftState, event: Event) => void): (real: Step) => Step {
+  return (real) => (state, event, nowMs, wallMs) => {
+    tamper(state, event);
+    return real(state, event, nowMs, wallMs);
+  };
+}
+
+function after(tamper: (state: RaftState, event: Event, output: Output) => Output): (real: Step) => Step {
+  return (real) => (state, event, nowMs, wallMs) => tamper(state, event, real(state, event, nowMs, wallMs));
+}
+
+function majorityMatch(state: RaftState): number {
+  if (state.role.kind !== "leader") return 0;
+  const matches = [state.durableIndex, ...[...state.role.progress.values()].map(({ match }) => match)];
+  matches.sort((left, right) => right - left);
+  return matches[Math.floor(matches.length / 2)] ?? 0;
+}
+
+/** Figure 8 of the paper. One entry a message, so that an old entry can reach a majority before the new term's first. */
+function countOldTerms(real: Step): Step {
+  return (state, event, nowMs, wallMs) => {
+    const output = real(state, event, nowMs, wallMs);
+    state.commit = Math.max(state.commit, majorityMatch(state));
+    const shortened = output.sendEarly.map((envelope) => {
+      const { message } = envelope;
+      if (message.kind !== "append" || message.entries.length < 2) return envelope;
+      return { ...envelope, message: { ...message, entries: message.entries.slice(0, 1) } };
+    });
+    return { ...output, sendEarly: shortened, commitIndex: state.commit };
+  };
+}
+
+/** What the leader has appended counts as committed once one follower has it. */
+function commitOnAppend(real: Step): Step {
+  return (state, event, nowMs, wallMs) => {
+    const output = real(state, event, nowMs, wallMs);
+    const { role } = state;
+    if (role.kind !== "leader" || state.commit < role.startIndex) return output;
+    for (const { match } of role.progress.values()) state.commit = Math.max(state.commit, match);
+    return { ...output, commitIndex: state.commit };
+  };
+}
+
+function readWithoutRound(real: Step): Step {
+  return (state, event, nowMs, wallMs) => {
+    const { role, commit, term } = state;
+    const asks = event.kind === "read" || (event.kind === "message" && event.message.kind === "read_index");
+    if (!asks || role.kind !== "leader" || commit < role.startIndex) return real(state, event, nowMs, wallMs);
+    const sendLate: Envelope[] = [];
+    const reads: { context: number; index: number }[] = [];
+    if (event.kind === "read") reads.push({ context: event.context, index: commit });
+    else if (event.kind === "message" && event.message.kind === "read_index") {
+      const message: Message = { kind: "read_index_reply", term, context: event.message.context, index: commit };
+      sendLate.push({ from: state.config.id, to: event.from, message });
+    }
+    const wakeAtMs = role.heartbeatAtMs;
+    return { sendEarly: [], persist: null, sendLate, commitIndex: commit, reads, proposed: null, wakeAtMs };
+  };
+}
+
+/** An append that matches ends the log where it ends, whatever came behind it before. */
+function truncateBehind(state: RaftState, event: Event, output: Output): Output {
+  if (event.kind !== "message" || event.message.kind !== "append") return output;
+  const { message } = event;
+  if (message.term !== state.term || state.role.kind === "leader" || message.entries.length === 0) return output;
+  const matched = output.sendLate.some((envelope) => {
+    return envelope.message.kind === "append_reply" && envelope.message.result.kind === "matched";
+  });
+  const end = Math.max(message.prevIndex + message.entries.length, state.commit);
+  const wrote = output.persist !== null && output.persist.append.length > 0;
+  if (!matched || wrote || end >= state.log.lastIndex) return output;
+  truncateLog(state.log, end + 1);
+  state.durableIndex = Math.min(state.durableIndex, end);
+  const { lastIndex, lastTerm } = state.log;
+  const receipt = { index: lastIndex, indexTerm: lastTerm, term: state.term, round: 0 };
+  const persist: Persist = { receipt, hardState: null, append: [], fence: 0, ...output.persist, truncateFrom: end + 1 };
+  return { ...output, persist };
+}
+
+// --- around the ports ------------------------------------------------------------------------------------------------
+
+/** The same port with some members replaced; getters stay alive. */
+function overridden<T extends object>(port: T, replaced: Partial<T>): T {
+  return Object.assign(Object.create(port) as T, replaced);
+}
+
+/** Rows reach the disk one flush before the position that covers them: two writes that should be one. */
+function positionLagsBehind(ports: Ports): Ports {
+  let held: string | null = null;
+  const write: Ports["storage"]["write"] = (batch) => {
+    if (batch.state === undefined) return ports.storage.write(batch);
+    const state = batch.state.map(([key, value]): readonly [string, string | null] => {
+      if (key !== META_ROW) return [key, value];
+      const late = held ?? ports.storage.get(META_ROW) ?? null;
+      held = value;
+      return [key, late];
+    });
+    ports.storage.write({ ...batch, state });
+  };
+  return { ...ports, storage: overridden(ports.storage, { write }) };
+}
+
+function ignoreDiskErrors(ports: Ports): Ports {
+  const write: Ports["storage"]["write"] = (batch) => {
+    try {
+      ports.storage.write(batch);
+    } catch (error) {
+      // A dead process cannot ignore its death; everything else it can.
+      if (error instanceof Error && error.name === "CrashSignal") throw error;
+    }
+  };
+  return { ...ports, storage: overridden(ports.storage, { write }) };
+}
+
+// --- around the runtime ----------------------------------------------------------------------------------------------
+
+/** Once a majority has answered, the silent ones are taken to be empty, and to agree. */
+function answerForTheAbsent(runtime: Runtime, config: { readonly id: number; readonly members: readonly number[] }): Runtime {
+  const heard = new Set<number>([config.id]);
+  const forge = (template: PeerEnvelope, from: number, membership: Forged): void => {
+    const body = { kind: "hello", membership, reply: true } as const;
+    runtime.onPeer({ ...template, from, fromIncarnation: from, body });
+  };
+  return overridden(runtime, {
+    onPeer(envelope) {
+      runtime.onPeer(envelope);
+      const { body } = envelope;
+      if (body.kind !== "hello" || !body.reply || body.membership.kind === "lost") return;
+      heard.add(envelope.from);
+      if (heard.size <= config.members.length / 2) return;
+      for (const id of config.members) if (!heard.has(id)) forge(envelope, id, body.membership);
+    },
+  });
+}
+
+type Forged = { readonly kind: "empty" } | { readonly kind: "forming" | "formed"; readonly clusterId: string; readonly members: readonly Member[] };

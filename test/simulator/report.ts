@@ -1,0 +1,108 @@
+/** Adds up many seeds: how much ran, what was injected together, what broke. */
+import { FAULT_KINDS, type FaultKind } from "./fault-kinds.ts";
+import type { SeedResult } from "./simulation.ts";
+
+/** A seed's result as plain data: it crosses threads. */
+export interface SeedSummary {
+  readonly seed: number;
+  readonly steps: number;
+  readonly virtualMs: number;
+  readonly acknowledgedWrites: number;
+  readonly faults: readonly (readonly [FaultKind, number])[];
+  readonly violation: string | null;
+  readonly trace: string;
+}
+
+export interface Report {
+  seeds: number;
+  steps: number;
+  virtualMs: number;
+  acknowledgedWrites: number;
+  readonly injected: Map<FaultKind, number>;
+  /** Seeds in which both kinds of a pair were injected; key "a b", a before b in FAULT_KINDS. */
+  readonly together: Map<string, number>;
+  readonly failures: SeedSummary[];
+}
+
+/** Below this many seeds a kind or pair may be missing by chance. */
+export const SEEDS_FOR_COVERAGE = 200;
+
+export function createReport(): Report {
+  return {
+    seeds: 0,
+    steps: 0,
+    virtualMs: 0,
+    acknowledgedWrites: 0,
+    injected: new Map(),
+    together: new Map(),
+    failures: [],
+  };
+}
+
+export function summarize(result: SeedResult): SeedSummary {
+  const { seed, steps, virtualMs, acknowledgedWrites, faults, violation, trace } = result;
+  return {
+    seed,
+    steps,
+    virtualMs,
+    acknowledgedWrites,
+    faults: [...faults],
+    violation: violation?.message ?? null,
+    trace,
+  };
+}
+
+export function addSeed(report: Report, summary: SeedSummary): void {
+  report.seeds += 1;
+  report.steps += summary.steps;
+  report.virtualMs += summary.virtualMs;
+  report.acknowledgedWrites += summary.acknowledgedWrites;
+  const kinds = new Set(summary.faults.map(([kind]) => kind));
+  for (const [kind, count] of summary.faults) report.injected.set(kind, (report.injected.get(kind) ?? 0) + count);
+  for (const pair of allPairs()) {
+    if (kinds.has(pair[0]) && kinds.has(pair[1])) {
+      const name = pair.join(" ");
+      report.together.set(name, (report.together.get(name) ?? 0) + 1);
+    }
+  }
+  if (summary.violation !== null) report.failures.push(summary);
+}
+
+/** Kinds and pairs that were never injected. */
+export function missingFaults(report: Report): string[] {
+  const kinds = FAULT_KINDS.filter((kind) => !report.injected.has(kind));
+  const pairs = allPairs().map((pair) => pair.join(" "));
+  return [...kinds, ...pairs.filter((pair) => !report.together.has(pair))];
+}
+
+function allPairs(): (readonly [FaultKind, FaultKind])[] {
+  return FAULT_KINDS.flatMap((first, position) =>
+    FAULT_KINDS.slice(position + 1).map((second) => [first, second] as const),
+  );
+}
+
+export function formatReport(report: Report, elapsedMs: number): string {
+  const { seeds, steps, acknowledgedWrites, injected, together } = report;
+  const perSecond = Math.round(steps / (elapsedMs / 1000));
+  const lines = [
+    `${seeds} seeds, ${steps} steps, ${perSecond} steps/s, ${Math.round(report.virtualMs / 1000)} s of virtual time`,
+    `acknowledged writes per seed: ${(acknowledgedWrites / Math.max(1, seeds)).toFixed(1)}`,
+    "",
+    "faults injected (count; then seeds that also had each other kind, in the order of this list)",
+  ];
+  const width = Math.max(...FAULT_KINDS.map((kind) => kind.length));
+  const cell = String(seeds).length + 1;
+  for (const kind of FAULT_KINDS) {
+    const row = FAULT_KINDS.map((other) => {
+      if (kind === other) return "-".padStart(cell);
+      const pair = FAULT_KINDS.indexOf(kind) < FAULT_KINDS.indexOf(other) ? `${kind} ${other}` : `${other} ${kind}`;
+      return String(together.get(pair) ?? 0).padStart(cell);
+    });
+    lines.push(`  ${kind.padEnd(width)} ${String(injected.get(kind) ?? 0).padStart(9)} ${row.join("")}`);
+  }
+  return lines.join("\n");
+}
+
+export function replayCommand(seed: number, steps: number): string {
+  return `npm run sim -- --seeds 1 --seed ${seed} --steps ${steps}`;
+}
