@@ -92,6 +92,11 @@ const DIGESTS_KEPT_MAX = 4096;
 const APPLY_ENTRIES_MAX = 1024;
 const APPLY_BYTES_MAX = 4 << 20;
 
+const ENDED: ErrorBody = {
+  code: "node_halted",
+  detail: "This instance of the node has ended; try again, or ask another node.",
+};
+
 export function createRuntime(
   config: NodeConfig,
   ports: Ports,
@@ -128,20 +133,33 @@ export function createRuntime(
     barrier: ({ timeoutMs, respond }) => turn(state, () => openBarrier(state, timeoutMs, respond)),
     waitRevision: ({ revision, timeoutMs, respond }) =>
       turn(state, () => waitForRevision(state, revision, timeoutMs, respond)),
-    query: (query) => queryState(state, query),
+    query: (query) => {
+      let outcome: Outcome<QueryResult> = { ok: false, revision: 0, error: ENDED };
+      // A row that a reader finds corrupt halts the node as any other does.
+      guard(state, () => {
+        outcome = queryState(state, query);
+      });
+      return outcome;
+    },
     position: () => position(state),
     status: () => status(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
   };
 }
 
-/** Runs one turn to its end; what may go wrong in it is decided here and nowhere else (N2). */
 function turn(state: NodeState, work: () => void): void {
-  if (state.dead) return;
-  try {
+  guard(state, () => {
     work();
     if (state.halted === null) settle(state);
     arm(state);
+  });
+}
+
+/** What may go wrong inside the node is decided here and nowhere else (N2). */
+function guard(state: NodeState, work: () => void): void {
+  if (state.dead) return;
+  try {
+    work();
   } catch (error) {
     if (error instanceof AssertionError || error instanceof CorruptionError) halt(state, error);
     else die(state, error);

@@ -50,7 +50,7 @@ export function openCall(
 
 /**
  * A peer hands over a call of one of its clients. `not_leader` promises that no copy of this message was proposed: what
- * this instance took it remembers, and for a term that an earlier instance led it cannot promise anything.
+ * this instance took it remembers, and for a term that another instance of this node led it cannot promise anything.
  */
 export function onForward(
   state: NodeState,
@@ -63,9 +63,9 @@ export function onForward(
   running.taken.set(from, taken);
   if (taken.has(body.id)) return; // a repeated message: the first one is answered
   if (running.raft.role.kind !== "leader" || body.term !== running.raft.term) {
-    reply(
-      body.term <= running.startTerm ? { kind: "unknown" } : { kind: "not_leader", leader: leaderOf(running.raft) },
-    );
+    // Terms up to the start may have been led by an earlier instance, terms above our own by a later one.
+    const mayHaveLed = body.term <= running.startTerm || body.term > running.raft.term;
+    reply(mayHaveLed ? { kind: "unknown" } : { kind: "not_leader", leader: leaderOf(running.raft) });
     return;
   }
   taken.add(body.id);
@@ -106,7 +106,16 @@ function admit(
   }
   const deadlineMs = state.ports.clock.nowMs() + timeoutMs;
   const phase = { kind: "unrouted", retryAtMs: 0 } as const;
-  const call: Call = { id: nextId(state), payload, payloadBytes, idempotent, deadlineMs, respond, exposed: false, phase };
+  const call: Call = {
+    id: nextId(state),
+    payload,
+    payloadBytes,
+    idempotent,
+    deadlineMs,
+    respond,
+    exposed: false,
+    phase,
+  };
   calls.open.set(call.id, call);
   calls.queuedBytes += payloadBytes;
   sweepBy(state, deadlineMs);

@@ -107,10 +107,8 @@ function sendAppend(
 
 /** Verifies every follower's position, carries commit index and round, and so repairs whatever was lost (S11). */
 export function broadcastHeartbeat(state: RaftState, role: Leader, out: MutableOutput): void {
-  for (const [to, progress] of role.progress) {
-    progress.probing = false;
-    sendAppend(state, role, to, progress, false, out);
-  }
+  // A probe stays out: the answer to the heartbeat ends it, and a peer that does not answer gets no entries meanwhile.
+  for (const [to, progress] of role.progress) sendAppend(state, role, to, progress, false, out);
 }
 
 export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
@@ -157,9 +155,9 @@ export function onAppend(
     out.sendLate.push({ from: state.config.id, to: from, message: body });
   };
   if (message.term < state.term) {
-    // The higher term in the reply tells a leader of the past that its time is over. It confirms no round: the sender may
-    // lead that higher term by now and count the number for a round of its own that had not begun when this reply left.
-    reply({ kind: "conflict", prevIndex: message.prevIndex, index: 0, term: 0 }, 0);
+    // The higher term in the reply tells a leader of the past that its time is over. It says nothing else, neither a
+    // round nor a position: the sender may lead that higher term by now and would take them for answers of its own term.
+    reply({ kind: "conflict", prevIndex: 0, index: 0, term: 0 }, 0);
     return;
   }
   assert(

@@ -8,7 +8,7 @@ import { Workload } from "./workload.ts";
 
 /** ELECTION_TIMEOUT_MS_MAX of wrangler.toml. */
 const ELECTION_TIMEOUT_MS_MAX = 600;
-const TEST_TIMEOUT_MS = 90_000;
+const TEST_TIMEOUT_MS = 120_000;
 
 quietConsole();
 afterEach(async () => await reset());
@@ -25,7 +25,7 @@ test(
     await cluster.leader();
     const workload = new Workload(cluster, { writers: 8, random: randomOf(1) });
     const leaderlessMs: number[] = [];
-    for (let round = 0; round < 7; round += 1) {
+    for (let round = 0; round < 5; round += 1) {
       await workload.progress(40);
       const leader = await cluster.leader();
       await cluster.hops(round * 3);
@@ -39,7 +39,7 @@ test(
     await workload.check();
     await cluster.equalRows();
     // Two timeouts: the first round of an election may be split. The machine may be busy, so the middle one counts.
-    const median = leaderlessMs.sort((left, right) => left - right)[3];
+    const median = leaderlessMs.sort((left, right) => left - right)[2];
     expect(median).toBeLessThan(2 * ELECTION_TIMEOUT_MS_MAX);
   },
   TEST_TIMEOUT_MS,
@@ -52,7 +52,7 @@ test(
     await cluster.leader();
     const random = randomOf(2);
     const workload = new Workload(cluster, { writers: 8, random });
-    for (let round = 0; round < 15; round += 1) {
+    for (let round = 0; round < 12; round += 1) {
       const id = NODES[Math.floor(random() * NODES.length)] ?? 1;
       await cluster.hops(Math.floor(random() * 20));
       if (random() < 0.6) await cluster.evict(id);
@@ -73,7 +73,7 @@ test(
     await cluster.leader();
     const random = randomOf(3);
     const workload = new Workload(cluster, { writers: 8, random });
-    for (let round = 0; round < 6; round += 1) {
+    for (let round = 0; round < 5; round += 1) {
       await workload.progress(20);
       await cluster.hops(Math.floor(random() * 20));
       const victims = [...NODES].sort(() => random() - 0.5).slice(0, 3 + (round % 3));
@@ -95,7 +95,7 @@ test(
     const random = randomOf(4);
     const workload = new Workload(cluster, { writers: 8, random });
     let crashes = 0;
-    for (let round = 0; round < 15; round += 1) {
+    for (let round = 0; round < 12; round += 1) {
       const id = NODES[Math.floor(random() * NODES.length)] ?? 1;
       const armed = await cluster.crashBeforeStatement(id, 1 + Math.floor(random() * 30));
       await workload.progress(10 + Math.floor(random() * 20));
@@ -104,7 +104,7 @@ test(
     await workload.stop();
     await workload.check();
     await cluster.equalRows();
-    expect(crashes).toBeGreaterThan(8);
+    expect(crashes).toBeGreaterThan(6);
   },
   TEST_TIMEOUT_MS,
 );

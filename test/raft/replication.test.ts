@@ -188,6 +188,17 @@ describe("stale, repeated, reordered and empty messages are harmless (S04)", () 
     expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", match: 3, next: 5 });
   });
 
+  test("the refusal of an old message moves no probe, though it names the term in which the sender leads again", () => {
+    // Node 1 led term 1, lost it, and leads term 2 now: its probe stands where a message of term 1 stood.
+    const leader = raft({ terms: times(9, 1), term: 1 });
+    lead(leader);
+    expect(progressOf(leader, 3)).toMatchObject({ kind: "probe", next: 10 });
+    const follower = raft({ id: 3, terms: times(9, 1), term: 2 });
+    const refused = receive(follower, 1, append({ term: 1, prevIndex: 9, prevTerm: 1 }));
+    receive(leader, 3, theOnly(refused, "append_reply"));
+    expect(progressOf(leader, 3)).toMatchObject({ kind: "probe", next: 10 });
+  });
+
   test("acknowledgements of an earlier term say nothing (S09)", () => {
     const state = raft({ terms: [1, 1], term: 1 });
     lead(state);
@@ -431,6 +442,20 @@ describe("heartbeats repair what was lost (S11)", () => {
     expect(sent(tick(state, HEARTBEAT_MS), "append", 2)).toHaveLength(1);
     const output = receive(state, 2, matched(2, 1), HEARTBEAT_MS + 1);
     expect(theOnly(output, "append", 2).entries).toHaveLength(2);
+  });
+
+  test("a follower that does not answer gets heartbeats only, however much is proposed", () => {
+    const state = streaming();
+    let bytes = 0;
+    for (let beat = 1; beat <= 10; beat += 1) {
+      tick(state, beat * HEARTBEAT_MS);
+      receive(state, 2, matched(1, state.log.lastIndex), beat * HEARTBEAT_MS);
+      const output = propose(state, ["x".repeat(1000)], beat * HEARTBEAT_MS + 1);
+      for (const message of sent(output, "append", 3))
+        for (const { payloadBytes } of message.entries) bytes += payloadBytes;
+    }
+    expect(progressOf(state, 3)).toMatchObject({ kind: "probe", probing: true });
+    expect(bytes).toBe(0);
   });
 
   test("a stream whose acknowledgements were all lost moves on with the heartbeat's", () => {

@@ -7,8 +7,9 @@
  * K2. Each field of a batch, each log row and each state row is one statement; `onStatement` runs before each of them
  *     and may throw. What earlier statements of the turn did stays done: there is no roll-back short of a crash.
  */
-import type { Identity, LoadedState, WriteBatch } from "../../src/node-object/ports.ts";
+
 import type { Row, ScanRange } from "../../src/kv/store.ts";
+import type { Identity, LoadedState, WriteBatch } from "../../src/node-object/ports.ts";
 import type { Entry, HardState } from "../../src/raft/types.ts";
 import { Violation } from "./violation.ts";
 
@@ -174,7 +175,8 @@ export function scanDisk(disk: Disk, range: ScanRange): Row[] {
   const low = lowerBound(disk.keys, range.start);
   const high = lowerBound(disk.keys, range.end);
   if (range.reverse === true) {
-    for (let position = high - 1; position >= low && rows.length < range.limit; position -= 1) pushRow(disk, position, rows);
+    for (let position = high - 1; position >= low && rows.length < range.limit; position -= 1)
+      pushRow(disk, position, rows);
   } else {
     for (let position = low; position < high && rows.length < range.limit; position += 1) pushRow(disk, position, rows);
   }

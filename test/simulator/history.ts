@@ -163,7 +163,10 @@ export function endRead(
 /** At the moment of the answer: not older than what was known at the call, not newer than what is committed. */
 function checkRevision(what: string, id: number, revision: number, floor: number, newest: number): void {
   if (revision < floor) {
-    throw new Violation("no stale read", `${what} ${id} answers revision ${revision}; ${floor} was known before it began`);
+    throw new Violation(
+      "no stale read",
+      `${what} ${id} answers revision ${revision}; ${floor} was known before it began`,
+    );
   }
   if (revision > newest) {
     const detail = `${what} ${id} answers revision ${revision}; only ${newest} is committed`;
@@ -218,7 +221,7 @@ function operationOf(proposal: Proposal): number {
   if (command.kind === "txn") {
     for (const compare of command.compare) if (compare.key.startsWith("~")) return Number(compare.key.slice(1));
   }
-  if (command.kind === "lease_grant") return Number(command.metadata?.["op"]);
+  if (command.kind === "lease_grant") return Number(command.metadata?.op);
   return Number(idempotency?.key.slice(3));
 }
 
@@ -230,12 +233,17 @@ function checkWrite(record: WriteRecord, positions: readonly Position[]): void {
   }
   const first = positions[0];
   if (status === "refused" && first !== undefined) {
-    throw new Violation("definite failure has no effect", `write ${id} was refused and is in the log at ${first.index}`);
+    throw new Violation(
+      "definite failure has no effect",
+      `write ${id} was refused and is in the log at ${first.index}`,
+    );
   }
   if (status !== "answered" || answer === null) return;
   if (first === undefined) throw new Violation("acknowledged write is committed", `write ${id} is not in the log`);
   // A conflict of idempotency keys is not kept: each try that reaches the log is answered by itself.
-  const agreeing = positions.find(({ expected }) => expected.text === answer.text && expected.revision === answer.revision);
+  const agreeing = positions.find(
+    ({ expected }) => expected.text === answer.text && expected.revision === answer.revision,
+  );
   if (agreeing === undefined) {
     const expected = `${first.expected.text} at ${first.expected.revision}`;
     const detail = `write ${id} was answered ${answer.text} at ${answer.revision}, the log says ${expected}`;
@@ -347,7 +355,8 @@ function registerHistories(history: History, model: Model): Map<string, Register
   }
   for (const record of history.reads) {
     const { query } = record;
-    if (record.status !== "answered" || !record.linearizable || query.kind !== "get" || query.revision !== undefined) continue;
+    if (record.status !== "answered" || !record.linearizable || query.kind !== "get" || query.revision !== undefined)
+      continue;
     const value = /^\("(?:[^"\\]|\\.)*" (".*?") /.exec(record.text)?.[1] ?? null;
     add(query.key, { call: record.call, end: record.end, action: { kind: "read", value } });
   }

@@ -3,7 +3,7 @@
  * instances of its runtime that live over that disk: normally one, for a while two (the older one superseded).
  */
 import type { Random } from "../../src/base/random.ts";
-import type { NodeConfig, PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
+import type { Identity, NodeConfig, PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { RaftState } from "../../src/raft/state.ts";
 import type { step } from "../../src/raft/step.ts";
@@ -90,6 +90,7 @@ export interface Commit {
   readonly journal: Journal;
   readonly held: Release[];
   readonly syncs: (() => void)[];
+  readonly identity: Identity | null;
   readonly hardState: HardState;
   readonly lastIndex: number;
   readonly doneAt: number;

@@ -16,7 +16,12 @@ export interface RegisterOperation {
   readonly action:
     | { readonly kind: "write"; readonly value: RegisterValue }
     | { readonly kind: "read"; readonly value: RegisterValue }
-    | { readonly kind: "swap"; readonly from: RegisterValue; readonly to: RegisterValue; readonly succeeded: boolean | null };
+    | {
+        readonly kind: "swap";
+        readonly from: RegisterValue;
+        readonly to: RegisterValue;
+        readonly succeeded: boolean | null;
+      };
 }
 
 /** Tries after which the search gives up: many operations of unknown outcome make it exponential. */

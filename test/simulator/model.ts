@@ -49,7 +49,14 @@ export interface ModelAnswer {
 }
 
 export function createModel(): Model {
-  return { revision: 0, records: new Map(), leases: new Set(), leaseCounter: 0, results: new Map(), versions: new Map() };
+  return {
+    revision: 0,
+    records: new Map(),
+    leases: new Set(),
+    leaseCounter: 0,
+    results: new Map(),
+    versions: new Map(),
+  };
 }
 
 /** Applies one committed command and says what its proposer must be told. */
@@ -87,8 +94,8 @@ function run(model: Model, command: Command): ModelAnswer {
     if (draft.changes.length > 0) model.revision = draft.next;
     model.records = draft.records;
     for (const record of draft.changes) {
-      let versions = model.versions.get(record.key);
-      if (versions === undefined) model.versions.set(record.key, (versions = []));
+      const versions = model.versions.get(record.key) ?? [];
+      model.versions.set(record.key, versions);
       versions.push({ revision: draft.next, record: record.after });
     }
     return { text, revision: model.revision };

@@ -8,11 +8,12 @@
  * S3. A committed entry never changes, and every later leader holds it.
  * S4. State after an entry is a function of the log: every node's digest equals that of an independent replay.
  */
-import type { PeerEnvelope } from "../../src/node-object/ports.ts";
+
 import { applyEntries, type Machine, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
+import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
 import type { Entry, NodeId } from "../../src/raft/types.ts";
-import type { Instance, World } from "./host.ts";
+import type { Host, Instance, World } from "./host.ts";
 import { Violation } from "./violation.ts";
 
 export interface Safety {
@@ -69,6 +70,7 @@ export function checkStarted(world: World, instance: Instance): void {
   const status = instance.runtime.status();
   const { committed } = world.safety;
   const { host } = instance;
+  checkIdentity(world, host, host.disk.identity);
   if (status.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${status.halted}`);
   if (status.applied_index > committed.length) {
     const detail = `node ${host.id} starts with ${status.applied_index} applied, ${committed.length} are committed`;
@@ -87,7 +89,6 @@ export function checkTurn(world: World, instance: Instance): void {
     const { disk } = host;
     if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
     if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance);
-    if (disk.identity !== disk.checkedIdentity) checkIdentity(safety, instance);
   }
   if (raft === null) return;
   if (raft.term < instance.seenTerm) {
@@ -104,8 +105,8 @@ function checkWritten(safety: Safety, instance: Instance): void {
   for (let index = disk.writtenFrom; index <= disk.log.length; index += 1) {
     const entry = disk.log[index - 1]!;
     const termBefore = disk.log[index - 2]?.term ?? 0;
-    safety.written[index] ??= [];
-    const others = safety.written[index];
+    const others = safety.written[index] ?? [];
+    safety.written[index] = others;
     const known = others.find((other) => other.entry.term === entry.term);
     if (known === undefined) others.push({ entry, termBefore });
     else if (safety.direct && !safety.alone && (!equalEntries(known.entry, entry) || known.termBefore !== termBefore)) {
@@ -115,10 +116,13 @@ function checkWritten(safety: Safety, instance: Instance): void {
   disk.writtenFrom = Number.POSITIVE_INFINITY;
 }
 
-function checkIdentity(safety: Safety, instance: Instance): void {
-  const { disk, id } = instance.host;
-  disk.checkedIdentity = disk.identity;
-  const membership = disk.identity?.membership;
+/** Called with what has become durable: what a crash undid was never a cluster. */
+export function checkIdentity(world: World, host: Host, identity: Identity | null): void {
+  const { safety } = world;
+  const { disk, id } = host;
+  if (identity === disk.checkedIdentity) return;
+  disk.checkedIdentity = identity;
+  const membership = identity?.membership;
   if (membership?.kind !== "formed") return;
   safety.clusterId ??= membership.clusterId;
   if (membership.clusterId !== safety.clusterId) {
@@ -164,13 +168,31 @@ function checkCommit(world: World, instance: Instance, commit: number, term: num
       throw new Violation("committed prefix is stable", detail);
     }
   }
+  if (safety.direct && instance.raft?.role.kind === "leader" && !instance.superseded)
+    checkBacking(world, instance, commit);
   instance.seenCommit = commit;
+}
+
+/** A leader commits what a majority holds durably. Whoever was wiped since may have held it. */
+function checkBacking(world: World, leader: Instance, index: number): void {
+  const entry = entryOf(leader, index);
+  let holders = 0;
+  for (const { disk, live } of world.hosts) {
+    const durable = live === null ? disk.log.length : live.durableLastIndex;
+    if (disk.serial % 1000 > 0 || (index <= durable && disk.log[index - 1]?.term === entry?.term)) holders += 1;
+  }
+  if (holders * 2 > world.hosts.length) return;
+  const detail = `node ${leader.host.id} commits ${index}, durable on ${holders} of ${world.hosts.length} nodes`;
+  throw new Violation("commit is backed by a majority", detail);
 }
 
 function declareCommitted(world: World, entry: Entry, declaredTerm: number): void {
   const { safety } = world;
   if (entry.index !== safety.committed.length + 1) {
-    throw new Violation("committed prefix is stable", `entry ${entry.index} committed after ${safety.committed.length}`);
+    throw new Violation(
+      "committed prefix is stable",
+      `entry ${entry.index} committed after ${safety.committed.length}`,
+    );
   }
   const before = safety.replay.revision;
   const applied = applyEntries(safety.replay, [entry])[0]!;
@@ -227,8 +249,8 @@ export function checkTransmit(world: World, instance: Instance, envelope: PeerEn
 function checkVote(safety: Safety, instance: Instance, term: number, candidate: NodeId): void {
   if (!safety.direct || safety.alone) return;
   const { disk, id } = instance.host;
-  let votes = safety.votes.get(disk.serial);
-  if (votes === undefined) safety.votes.set(disk.serial, (votes = new Map()));
+  const votes = safety.votes.get(disk.serial) ?? new Map<number, NodeId>();
+  safety.votes.set(disk.serial, votes);
   const before = votes.get(term);
   if (before !== undefined && before !== candidate) {
     throw new Violation("one vote per term", `node ${id} voted for ${before} and ${candidate} in term ${term}`);

@@ -65,7 +65,9 @@ export function describeTrace(trace: Trace, lines: number): string {
     const record = trace.ring[count % trace.kept]!;
     const who = record.node === 0 ? "world" : `n${record.node}#${record.instance}`;
     const message = record.envelope === null ? "" : ` ${describeEnvelope(record.envelope)}`;
-    text.push(`${record.at.toFixed(3).padStart(10)} ${who.padEnd(7)} ${record.what}${message} ${record.note}`.trimEnd());
+    text.push(
+      `${record.at.toFixed(3).padStart(10)} ${who.padEnd(7)} ${record.what}${message} ${record.note}`.trimEnd(),
+    );
   }
   return text.join("\n");
 }

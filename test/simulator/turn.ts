@@ -14,9 +14,9 @@ import { monotonicMs, wallMs } from "./clock.ts";
 import { countStatements, loadDisk, readLog, scanDisk, takeJournal, undo, writeAlarm, writeDisk } from "./disk.ts";
 import { push } from "./event-queue.ts";
 import type { Commit, Host, Instance, Release, Turn, World } from "./host.ts";
-import { checkTransmit, checkTurn } from "./safety.ts";
-import { traceEvent } from "./trace.ts";
+import { checkIdentity, checkTransmit, checkTurn } from "./safety.ts";
 import { scheduleAlarm, scheduleTimer } from "./timers.ts";
+import { traceEvent } from "./trace.ts";
 import { transmit } from "./transmit.ts";
 import { Violation } from "./violation.ts";
 
@@ -73,7 +73,8 @@ function endTurn(world: World, instance: Instance, turn: Turn): void {
   if (earlier !== undefined) {
     earlier.held.push(...turn.behindEarlier);
     earlier.syncs.push(...turn.syncsEarlier);
-  } else for (const done of turn.syncsEarlier) push(world.queue, { at: world.now, seq: 0, kind: "synced", instance, done });
+  } else
+    for (const done of turn.syncsEarlier) push(world.queue, { at: world.now, seq: 0, kind: "synced", instance, done });
   if (turn.wrote) beginCommit(world, instance, turn);
   // Immediate sends exist only while nothing was in flight, so what they claim was durable before the turn.
   for (const release of turn.immediate) letOut(world, instance, release);
@@ -86,7 +87,8 @@ function beginCommit(world: World, instance: Instance, turn: Turn): void {
   const { timing, random } = world;
   const previous = inFlight[inFlight.length - 1]?.doneAt ?? 0;
   let syncMs = timing.syncMsMin + nextFloat(random) * (timing.syncMsMax - timing.syncMsMin);
-  if (timing.slowSyncRate > 0 && nextFloat(random) < timing.slowSyncRate) syncMs += nextFloat(random) * timing.slowSyncMsMax;
+  if (timing.slowSyncRate > 0 && nextFloat(random) < timing.slowSyncRate)
+    syncMs += nextFloat(random) * timing.slowSyncMsMax;
   const fails = host.armed === "commit_failure";
   if (fails) {
     host.armed = null;
@@ -96,6 +98,7 @@ function beginCommit(world: World, instance: Instance, turn: Turn): void {
     journal: takeJournal(disk),
     held: turn.behindOwn,
     syncs: turn.syncsOwn,
+    identity: disk.identity,
     hardState: disk.hardState,
     lastIndex: disk.log.length,
     doneAt: Math.max(previous, world.now + syncMs),
@@ -123,6 +126,7 @@ export function endCommit(world: World, instance: Instance, commit: Commit): voi
 function completeCommit(world: World, instance: Instance, commit: Commit): void {
   instance.durableHardState = commit.hardState;
   instance.durableLastIndex = commit.lastIndex;
+  checkIdentity(world, instance.host, commit.identity);
   for (const release of commit.held) letOut(world, instance, release);
   for (const done of commit.syncs) push(world.queue, { at: world.now, seq: 0, kind: "synced", instance, done });
 }
@@ -155,7 +159,8 @@ export function supersedeInstance(world: World, instance: Instance): void {
   for (let position = 0; position < kept; position += 1) completeCommit(world, instance, durable[position]!);
   // The gate of a commit that never completes stays shut: what is sent behind it never leaves.
   const last = durable[durable.length - 1];
-  if (lost && last !== undefined) inFlight.push({ ...last, journal: [], held: [], syncs: [], doneAt: Number.POSITIVE_INFINITY });
+  if (lost && last !== undefined)
+    inFlight.push({ ...last, journal: [], held: [], syncs: [], doneAt: Number.POSITIVE_INFINITY });
   instance.superseded = true;
   host.zombie = instance;
   host.live = null;

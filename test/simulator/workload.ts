@@ -2,12 +2,20 @@
  * Clients: each does one operation after another, on any node, and keeps what it was told. Retries follow the rules of
  * the public client: what was not proposed may be sent again, what may have been proposed only under its key.
  */
-import { ERROR_CODES } from "../../src/base/errors.ts";
+
 import { bytesFromText } from "../../src/base/bytes.ts";
+import { ERROR_CODES } from "../../src/base/errors.ts";
 import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
-import type { Command, CommandResult, Compare, Operation, Outcome, Proposal, Query, QueryResult } from "../../src/kv/command.ts";
-import type { Call, World } from "./host.ts";
-import { hostOf } from "./host.ts";
+import type {
+  Command,
+  CommandResult,
+  Compare,
+  Operation,
+  Outcome,
+  Proposal,
+  Query,
+  QueryResult,
+} from "../../src/kv/command.ts";
 import {
   beginRead,
   beginWrite,
@@ -18,6 +26,7 @@ import {
   type ReadRecord,
   type WriteRecord,
 } from "./history.ts";
+import { type Call, hostOf, type World } from "./host.ts";
 import { scheduleAct, sendCall } from "./world.ts";
 
 export interface Workload {
@@ -229,7 +238,8 @@ function write(workload: Workload, client: Client, choice: Choice): void {
     const earlier = history.writes.find((record) => {
       return record.status === "answered" && record.proposal.idempotency !== undefined;
     });
-    const key = choice.idempotent === "reused" && earlier !== undefined ? earlier.proposal.idempotency!.key : `op-${id}`;
+    const key =
+      choice.idempotent === "reused" && earlier !== undefined ? earlier.proposal.idempotency!.key : `op-${id}`;
     const idempotency = { scope: SCOPE, key, hash: `hash-${id}` };
     const since = nextFloat(world.random) < 0.5;
     proposal = { ...proposal, idempotency: since ? { ...idempotency, since: history.floor } : idempotency };
@@ -352,9 +362,12 @@ function read(
     reads: true,
     run(runtime, answer, defer) {
       const respond = (error: unknown): void => {
-        if (error !== null) answer(() => end(null));
+        if (error !== null) {
+          answer(() => end(null));
+          return;
+        }
         // As after an await: when the turn that opened the barrier has done its work, before anything else runs.
-        else defer(() => {
+        defer(() => {
           const outcome = runtime.query(query);
           answer(() => end(outcome));
         });

@@ -86,7 +86,7 @@ export class Stage {
   readonly halted = new Map<NodeId, string>();
 
   constructor(options: StageOptions = {}) {
-    const { size = 5, seed = 1, fence = true } = options;
+    const { size = 5, seed = 10, fence = true } = options;
     this.world = createWorld({
       seed,
       size,
@@ -107,7 +107,8 @@ export class Stage {
     timing.clientDelayMsMax = CLIENT_MS;
     toOld.old = 0;
     toOld.new = 0;
-    toOld.client = 0;
+    toOld.read = 0;
+    toOld.write = 0;
     this.ids = this.world.hosts.map((host) => host.id);
     for (const host of this.world.hosts) host.downUntil = Number.POSITIVE_INFINITY;
     this.world.intercept = (envelope, sender) => this.#route(envelope, sender);
@@ -243,9 +244,13 @@ export class Stage {
     return new Set(all.map((one) => `${one.applied_index} ${one.revision} ${one.digest}`)).size === 1;
   }
 
-  /** Makes `id` lead: nobody else may campaign, and the leader before it is not heard, until it does. */
-  lead(id: NodeId): void {
-    const before = this.settle(this.#running().map((status) => status.id));
+  /**
+   * Makes `id` lead: nobody else may campaign, and the leader before it is not heard, until it does. Other rules stay.
+   * `settled` false: the state of the nodes need not agree before or after.
+   */
+  lead(id: NodeId, settled = true): void {
+    if (settled) this.settle(this.#running().map((status) => status.id));
+    const before = this.leader();
     if (before === id) return;
     const rule: Rule = ({ from, body }) => {
       if (from === before) return "drop";
@@ -255,7 +260,7 @@ export class Stage {
     this.rules.unshift(rule);
     this.until(`node ${id} leads`, () => this.leader() === id);
     this.rules = this.rules.filter((each) => each !== rule);
-    this.settle(this.#running().map((status) => status.id));
+    if (settled) this.settle(this.#running().map((status) => status.id));
   }
 
   /** The leader and the others, in ascending order. */
@@ -416,6 +421,7 @@ export class Stage {
     const call: Call = {
       label: `to node ${node}`,
       answered: false,
+      reads: false,
       run(runtime, answer, defer) {
         const arrive = (value: T) =>
           answer(() => {
@@ -427,10 +433,10 @@ export class Stage {
         pending.lost = kind;
       },
     };
-    world.toOld.client = old ? 1 : 0;
+    world.toOld.write = old ? 1 : 0;
     sendCall(world, node, call, 0);
     this.run(0);
-    world.toOld.client = 0;
+    world.toOld.write = 0;
     return pending;
   }
 
