@@ -69,7 +69,10 @@ export type Event =
   | { readonly kind: "tick" }
   | { readonly kind: "message"; readonly from: NodeId; readonly message: Message }
   | { readonly kind: "propose"; readonly payloads: readonly ProposalPayload[] }
-  /** Asks for a linearizable read; answered by `reads` with the same context, or never (then ask again). */
+  /**
+   * Asks for a linearizable read; answered by `reads` with the same context, or never (then ask again). Answers are matched
+   * by the context alone: none may be used twice, not even by a later instance of this node.
+   */
   | { readonly kind: "read"; readonly context: number }
   /** The writes of an earlier output are durable. */
   | { readonly kind: "stored"; readonly receipt: Receipt }
@@ -105,7 +108,7 @@ export interface Output {
   /** Only a leader's appends of entries of its own, durable term: may leave before `persist`. */
   readonly sendEarly: readonly Envelope[];
   readonly persist: Persist | null;
-  /** Everything else: leaves only when `persist` is durable. */
+  /** Everything else: leaves only when `persist` and that of every earlier output are durable (a repeated reply has none). */
   readonly sendLate: readonly Envelope[];
   /** Every entry up to this index is committed: apply what is not yet applied. */
   readonly commitIndex: number;

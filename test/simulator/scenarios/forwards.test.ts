@@ -1,7 +1,8 @@
 /** A follower hands its clients' writes to the leader: each of these messages is carried out at most once (waiters W2, W3). */
 import { describe, expect, test } from "vitest";
 import type { PeerEnvelope } from "../../../src/node-object/ports.ts";
-import { codeOf, ELECTION_MS_MAX, formed, idempotency, put, type Rule, type Stage } from "./stage.ts";
+import { ELECTION_MS_MAX, formed, type Rule, type Stage } from "./stage.ts";
+import { codeOf, idempotency, put } from "./vocabulary.ts";
 
 function isForward(envelope: PeerEnvelope): boolean {
   return envelope.body.kind === "forward";

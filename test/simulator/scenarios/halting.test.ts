@@ -3,7 +3,8 @@
  * instance in the same turn (ports P3). The others go on.
  */
 import { describe, expect, test } from "vitest";
-import { carriesEntries, codeOf, ELECTION_MS_MAX, FLUSHED_MS, formed, isMessage, put, type Stage } from "./stage.ts";
+import { ELECTION_MS_MAX, FLUSHED_MS, formed, type Stage } from "./stage.ts";
+import { carriesEntries, codeOf, isMessage, put } from "./vocabulary.ts";
 
 /** A message that no correct peer sends: another entry in the place of a committed one. */
 function contradictCommitted(stage: Stage, victim: number, liar: number): void {

@@ -1,6 +1,7 @@
 /** S03: a new leader may know a lower commit index than the one that its predecessor has answered from. */
 import { expect, test } from "vitest";
-import { carriesEntries, codeOf, formed, put, type Stage, valueOf } from "./stage.ts";
+import { formed, type Stage } from "./stage.ts";
+import { carriesEntries, codeOf, put, recordValue } from "./vocabulary.ts";
 
 /** The leader answers k=1 and dies before any follower hears that the entry is committed. */
 function successorThatKnowsLess(): { readonly stage: Stage; readonly leader: number; readonly index: number } {
@@ -32,7 +33,7 @@ test("a read on a new leader waits for its first entry, then sees what its prede
   expect(read.answer).toBeNull();
   stage.heal();
   stage.until("the read is answered", () => read.answer !== null);
-  expect(valueOf(stage.answerTo(read))).toBe(1);
+  expect(recordValue(stage.answerTo(read))).toBe(1);
 });
 
 test("a read that a follower asks the new leader for waits as well (S03)", () => {
@@ -43,7 +44,7 @@ test("a read that a follower asks the new leader for waits as well (S03)", () =>
   expect(stage.status(follower).commit_index).toBeLessThan(index);
   expect(read.answer).toBeNull();
   stage.heal();
-  expect(valueOf(stage.answerTo(read))).toBe(1);
+  expect(recordValue(stage.answerTo(read))).toBe(1);
 });
 
 test("a read whose new leader never commits ends with no_leader at its deadline, not with an old value (S03)", () => {

@@ -1,7 +1,8 @@
 /** S04: an old or an empty message moves neither the log nor the commit index (the core alone: test/raft/replication). */
 import { expect, test } from "vitest";
 import type { PeerEnvelope } from "../../../src/node-object/ports.ts";
-import { carriesEntries, codeOf, formed, isAppend, put } from "./stage.ts";
+import { formed } from "./stage.ts";
+import { carriesEntries, codeOf, isAppend, put } from "./vocabulary.ts";
 
 test("a delayed append of a prefix truncates nothing, at a follower whose later entries are not committed (S04 a)", () => {
   const stage = formed();

@@ -1,7 +1,8 @@
 /** S06: the leader can send and not receive. Its heartbeats keep everybody quiet, and nothing can commit. */
 import { expect, test } from "vitest";
 import { APPEND_ENTRIES_MAX, PROPOSALS_IN_FLIGHT_MAX } from "../../../src/base/limits.ts";
-import { codeOf, ELECTION_MS_MAX, formed, HEARTBEAT_MS, HOP_MS, put } from "./stage.ts";
+import { ELECTION_MS_MAX, formed, HEARTBEAT_MS, HOP_MS } from "./stage.ts";
+import { codeOf, put } from "./vocabulary.ts";
 
 const WRITES = 1000;
 

@@ -3,7 +3,8 @@
  * what is committed, nor begin a second cluster.
  */
 import { describe, expect, test } from "vitest";
-import { FLUSHED_MS, formed, put, Stage } from "./stage.ts";
+import { FLUSHED_MS, formed, Stage } from "./stage.ts";
+import { put } from "./vocabulary.ts";
 
 const ELECTIONS_MS = 5000;
 

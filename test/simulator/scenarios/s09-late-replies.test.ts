@@ -1,6 +1,7 @@
 /** S09: a reply arrives after the role or the term has changed (the core alone: test/raft/elections, replication). */
 import { expect, test } from "vitest";
-import { carriesEntries, codeOf, ELECTION_MS_MAX, formed, isMessage, put } from "./stage.ts";
+import { ELECTION_MS_MAX, formed } from "./stage.ts";
+import { carriesEntries, codeOf, isMessage, put } from "./vocabulary.ts";
 
 test("votes of an earlier candidacy do not elect, those of the present one do (S09)", () => {
   const stage = formed();

@@ -4,7 +4,8 @@
  */
 import { expect, test } from "vitest";
 import type { Command } from "../../../src/kv/command.ts";
-import { codeOf, FLUSHED_MS, formed, idempotency, type Stage } from "./stage.ts";
+import { FLUSHED_MS, formed, type Stage } from "./stage.ts";
+import { codeOf, idempotency } from "./vocabulary.ts";
 
 const LEASE = 7;
 const TXN: Command = {

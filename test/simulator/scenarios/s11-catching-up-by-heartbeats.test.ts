@@ -1,6 +1,7 @@
 /** S11: nothing new is written, and yet whoever is behind catches up. */
 import { expect, test } from "vitest";
-import { carriesEntries, codeOf, formed, HEARTBEAT_MS, put } from "./stage.ts";
+import { formed, HEARTBEAT_MS } from "./stage.ts";
+import { carriesEntries, codeOf, put } from "./vocabulary.ts";
 
 test("a follower that was down catches up by heartbeats alone, applied index and digest (S11)", () => {
   const stage = formed();

@@ -3,7 +3,8 @@ import { expect, test } from "vitest";
 import type { Command } from "../../../src/kv/command.ts";
 import { validateCommand } from "../../../src/kv/validate.ts";
 import { jumpWallClock } from "../world.ts";
-import { FLUSHED_MS, idempotency, put, Stage } from "./stage.ts";
+import { FLUSHED_MS, Stage } from "./stage.ts";
+import { idempotency, put } from "./vocabulary.ts";
 
 const MINUTE_MS = 60_000;
 const SKEWS_MS = [0, 5 * MINUTE_MS, -5 * MINUTE_MS, 90_000, -30_000];

@@ -1,7 +1,8 @@
 /** S22: an operation of a txn fails after earlier ones were carried out: none of it has happened, on any node. */
 import { expect, test } from "vitest";
 import type { Command, Operation } from "../../../src/kv/command.ts";
-import { FLUSHED_MS, formed, idempotency, put } from "./stage.ts";
+import { FLUSHED_MS, formed } from "./stage.ts";
+import { idempotency, put } from "./vocabulary.ts";
 
 function txn(...success: readonly Operation[]): Command {
   return { kind: "txn", compare: [], success, failure: [] };

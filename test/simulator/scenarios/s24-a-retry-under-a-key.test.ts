@@ -1,7 +1,8 @@
 /** S24: the first try was committed, its reply was lost, and somebody else has written since. */
 import { expect, test } from "vitest";
 import type { Command } from "../../../src/kv/command.ts";
-import { codeOf, formed, idempotency, put, type Stage } from "./stage.ts";
+import { formed, type Stage } from "./stage.ts";
+import { codeOf, idempotency, put } from "./vocabulary.ts";
 
 const FOUR: Command = {
   kind: "txn",

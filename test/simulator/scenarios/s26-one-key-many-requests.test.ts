@@ -1,6 +1,7 @@
 /** S26: one idempotency key, used at the same instant, with another body, and for another command. */
 import { expect, test } from "vitest";
-import { codeOf, FLUSHED_MS, formed, idempotency, put } from "./stage.ts";
+import { FLUSHED_MS, formed } from "./stage.ts";
+import { codeOf, idempotency, put } from "./vocabulary.ts";
 
 test("ten equal requests at one instant through five nodes are one write and ten equal answers (S26)", () => {
   const stage = formed();

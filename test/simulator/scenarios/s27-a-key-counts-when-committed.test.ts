@@ -1,7 +1,8 @@
 /** S27: an idempotency key counts from the moment its entry is committed, not from the moment it is proposed. */
 import { expect, test } from "vitest";
 import type { Query } from "../../../src/kv/command.ts";
-import { carriesEntries, codeOf, formed, idempotency, put } from "./stage.ts";
+import { formed } from "./stage.ts";
+import { carriesEntries, codeOf, idempotency, put } from "./vocabulary.ts";
 
 const RESULT: Query = { kind: "txn_result", scope: "root", key: "K" };
 

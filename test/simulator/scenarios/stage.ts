@@ -4,15 +4,8 @@
  * simulator (safety.ts) look on, so that a story fails on any broken rule, not only on the one that it is about.
  */
 import type { NodeStatus } from "../../../src/api/backend.ts";
-import type { Command, CommandResult, Idempotency, Outcome, Query, QueryResult } from "../../../src/kv/command.ts";
-import {
-  CorruptionError,
-  type NodeConfig,
-  type PeerBody,
-  type PeerEnvelope,
-  type Ports,
-  type WriteBatch,
-} from "../../../src/node-object/ports.ts";
+import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
+import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
 import type { Message, NodeId } from "../../../src/raft/types.ts";
 import { push } from "../event-queue.ts";
@@ -32,6 +25,9 @@ import {
   wipeHost,
 } from "../world.ts";
 
+import { faultyPorts, type StorageFaults, unseenHalting } from "./storage-faults.ts";
+import { type Pending, type ReadAnswer, recordValue, type WriteAnswer } from "./vocabulary.ts";
+
 export const HEARTBEAT_MS = 50;
 export const ELECTION_MS_MIN = 300;
 export const ELECTION_MS_MAX = 600;
@@ -47,46 +43,25 @@ const CLIENT_MS = 0.1;
 export type Verdict = "pass" | "drop" | "hold" | Instance | undefined;
 export type Rule = (envelope: PeerEnvelope, sender: Instance) => Verdict;
 
-/** One storage statement of a node, before or after it is carried out. */
-export interface Statement {
-  readonly node: NodeId;
-  readonly kind: keyof WriteBatch;
-  readonly when: "before" | "after";
-}
-
-/** `crash`: the process ends here. `fail`: the statement throws. */
-export type StatementFault = "crash" | "fail" | undefined;
-
-/** A client's call under way. `lost`: the connection broke without an answer, or was refused. */
-export interface Pending<T> {
-  answer: T | null;
-  lost: "refused" | "broken" | null;
-}
-
-export type WriteAnswer = Outcome<CommandResult>;
-export type ReadAnswer = Outcome<QueryResult>;
-
 export interface StageOptions {
   readonly size?: number;
   readonly seed?: number;
   readonly fence?: boolean;
 }
 
-export class Stage {
+export class Stage implements StorageFaults {
   readonly world: World;
   readonly ids: readonly NodeId[];
   /** Asked in order for every message that leaves a node; without a verdict it passes. */
   rules: Rule[] = [];
   /** Messages that a rule holds, oldest first. */
   held: { readonly envelope: PeerEnvelope; readonly sender: Instance }[] = [];
-  onStatement: ((statement: Statement) => StatementFault) | null = null;
-  /** Makes reads of a node's storage meet a row that fails its checksum. */
-  corrupt: ((node: NodeId, what: "load" | "log" | "row") => boolean) | null = null;
-  /** Halted rows. The world holds that no node ever halts, so they are kept out of its sight. */
+  onStatement: StorageFaults["onStatement"] = null;
+  corrupt: StorageFaults["corrupt"] = null;
   readonly halted = new Map<NodeId, string>();
 
   constructor(options: StageOptions = {}) {
-    const { size = 5, seed = 10, fence = true } = options;
+    const { size = 5, seed = 1, fence = true } = options;
     this.world = createWorld({
       seed,
       size,
@@ -96,7 +71,10 @@ export class Stage {
       electionTimeoutMsMax: ELECTION_MS_MAX,
       freeze: true,
       traceLines: 60,
-      mutation: { ports: (ports, config) => this.#ports(ports, config), runtime: (runtime) => this.#runtime(runtime) },
+      mutation: {
+        ports: (ports, config) => faultyPorts(this, this.host(config.id), ports, config),
+        runtime: unseenHalting,
+      },
     });
     const { network, timing, toOld } = this.world;
     network.delayMsMin = HOP_MS;
@@ -402,7 +380,7 @@ export class Stage {
 
   /** The JSON value of `key` behind a barrier on `node`; null when absent. */
   value(node: NodeId, key: string): unknown {
-    return valueOf(this.readNow(node, { kind: "get", key }));
+    return recordValue(this.readNow(node, { kind: "get", key }));
   }
 
   answerTo<T>(pending: Pending<T>): T {
@@ -439,90 +417,6 @@ export class Stage {
     world.toOld.write = 0;
     return pending;
   }
-
-  // --- storage -------------------------------------------------------------------------------------------------------
-
-  #ports(ports: Ports, config: NodeConfig): Ports {
-    const { id } = config;
-    const { storage } = ports;
-    const check = (what: "load" | "log" | "row") => {
-      if (this.corrupt?.(id, what) === true) throw new CorruptionError(`the ${what} of node ${id} fails its checksum`);
-    };
-    return {
-      ...ports,
-      storage: {
-        load: () => {
-          check("load");
-          return { ...storage.load(), halted: this.halted.get(id) ?? null };
-        },
-        write: (batch) => this.#write(ports, id, batch),
-        readLog(from, to, bytesMax) {
-          check("log");
-          return storage.readLog(from, to, bytesMax);
-        },
-        get(key) {
-          check("row");
-          return storage.get(key);
-        },
-        scan(range) {
-          check("row");
-          return storage.scan(range);
-        },
-        get bytes() {
-          return storage.bytes;
-        },
-        afterSync: (done) => storage.afterSync(done),
-      },
-    };
-  }
-
-  /** Statement by statement, so that a fault can strike between any two. */
-  #write(ports: Ports, node: NodeId, batch: WriteBatch): void {
-    const { halted, ...rest } = batch;
-    if (this.onStatement === null) ports.storage.write(rest);
-    else {
-      for (const single of statementsOf(rest)) {
-        const [kind] = Object.keys(single) as (keyof WriteBatch)[];
-        if (kind === undefined) continue;
-        this.#strike(ports, { node, kind, when: "before" });
-        ports.storage.write(single);
-        this.#strike(ports, { node, kind, when: "after" });
-      }
-    }
-    if (halted === undefined) return;
-    ports.storage.write({});
-    const before = this.halted.get(node);
-    this.host(node).disk.journal.push(() => {
-      if (before === undefined) this.halted.delete(node);
-      else this.halted.set(node, before);
-    });
-    this.halted.set(node, halted);
-  }
-
-  #strike(ports: Ports, statement: Statement): void {
-    const fault = this.onStatement?.(statement);
-    if (fault === undefined) return;
-    if (fault === "crash") ports.abort("crash");
-    throw new Error(`${fault} ${statement.when} ${statement.kind}`);
-  }
-
-  #runtime(runtime: Runtime): Runtime {
-    let starting = false;
-    return {
-      ...runtime,
-      start() {
-        runtime.start();
-        starting = true;
-      },
-      /** The world asks once, right after the start, and does not allow a halted node. */
-      status() {
-        const status = runtime.status();
-        if (!starting) return status;
-        starting = false;
-        return { ...status, halted: null };
-      },
-    };
-  }
 }
 
 export interface WriteOptions {
@@ -544,54 +438,4 @@ export function formed(options: StageOptions = {}): Stage {
   const stage = new Stage(options);
   stage.form();
   return stage;
-}
-
-export function put(key: string, json: string | number): Command {
-  return { kind: "txn", compare: [], success: [{ type: "put", key, value: { json } }], failure: [] };
-}
-
-export function idempotency(key: string, hash = `hash of ${key}`): Idempotency {
-  return { scope: "root", key, hash };
-}
-
-/** The JSON value of the record in the answer of a get; null when absent. Throws when there is no such answer. */
-export function valueOf(answer: ReadAnswer): unknown {
-  if (!answer.ok || answer.result.kind !== "get") throw new Error(`no record: ${JSON.stringify(answer)}`);
-  const { record } = answer.result;
-  if (record === null) return null;
-  return "json" in record.value ? record.value.json : record.value;
-}
-
-/** `ok`, or the code of the error; null while there is no answer. */
-export function codeOf(pending: Pending<WriteAnswer> | Pending<ReadAnswer>): string | null {
-  const { answer } = pending;
-  if (answer === null) return null;
-  return answer.ok ? "ok" : answer.error.code;
-}
-
-export function isAppend(envelope: PeerEnvelope): boolean {
-  return envelope.body.kind === "raft" && envelope.body.message.kind === "append";
-}
-
-/** An append that carries entries. */
-export function carriesEntries(envelope: PeerEnvelope): boolean {
-  const { body } = envelope;
-  return body.kind === "raft" && body.message.kind === "append" && body.message.entries.length > 0;
-}
-
-export function isMessage(envelope: PeerEnvelope, ...kinds: readonly Message["kind"][]): boolean {
-  return envelope.body.kind === "raft" && kinds.includes(envelope.body.message.kind);
-}
-
-function statementsOf(batch: WriteBatch): WriteBatch[] {
-  const { append = [], state = [], ...rest } = batch;
-  const { identity, hardState, truncateFrom, fence } = rest;
-  return [
-    ...(identity === undefined ? [] : [{ identity }]),
-    ...(hardState === undefined ? [] : [{ hardState }]),
-    ...(truncateFrom === undefined ? [] : [{ truncateFrom }]),
-    ...append.map((entry) => ({ append: [entry] })),
-    ...(fence === undefined ? [] : [{ fence }]),
-    ...state.map((row) => ({ state: [row] })),
-  ];
 }
