@@ -92,7 +92,8 @@ async function main(options: Options): Promise<void> {
       console.log(`… ${report.seeds} of ${options.seeds} seeds`);
     }
   });
-  console.log(formatReport(report, performance.now() - startedMs));
+  const cpu = process.cpuUsage();
+  console.log(formatReport(report, performance.now() - startedMs, (cpu.user + cpu.system) / 1000));
   const missing = options.seeds >= SEEDS_FOR_COVERAGE && options.mutant === null ? missingFaults(report) : [];
   if (missing.length > 0) console.error(`\nnever injected: ${missing.join(", ")}`);
   if (report.failures.length > 0) {

@@ -62,7 +62,13 @@ function isReadOnly(txn: Txn): boolean {
   return txn.success.every(reads) && txn.failure.every(reads);
 }
 
-/** Resolves an unknown outcome; always linearizable, for a stale "unknown" would be a wrong answer (S27). */
+/** Decides what was in the leader's log before it, and changes nothing. */
+const EMPTY_TXN = { kind: "txn", compare: [], success: [], failure: [] } as const;
+
+/**
+ * Resolves an unknown outcome; always linearizable, for a stale "unknown" would be a wrong answer. An entry that is in
+ * the leader's log can still commit after a read, so "unknown" is said only behind an entry of our own (S27).
+ */
 async function getResult(context: ApiContext, call: ApiCall): Promise<Response> {
   const code = "invalid_request";
   const byPath = new URL(call.req.url).pathname !== RESULTS_PATH;
@@ -71,8 +77,13 @@ async function getResult(context: ApiContext, call: ApiCall): Promise<Response> 
   const key = checkedIdempotencyKey(named ?? "");
   const scope = principalOf(context, call);
   const options = readOptionsOf(context, call, parameters);
-  const { result, revision } = await query(context, call, { kind: "txn_result", scope, key }, options);
-  return call.json(encodeResolution(result, revision));
+  const asked = { kind: "txn_result", scope, key } as const;
+  let found = await query(context, call, asked, options);
+  if (found.result.status === "unknown") {
+    await context.backend.execute(EMPTY_TXN, null, options);
+    found = await query(context, call, asked, options);
+  }
+  return call.json(encodeResolution(found.result, found.revision));
 }
 
 async function getHistory(context: ApiContext, call: ApiCall): Promise<Response> {

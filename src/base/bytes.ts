@@ -69,12 +69,16 @@ export function utf8Length(text: string): number {
     const code = text.charCodeAt(position);
     if (code < 0x80) continue;
     if (code < 0x800) length += 1;
-    else if (code >= 0xd800 && code <= 0xdbff && position + 1 < text.length) {
-      length += 2; // a pair: two code units, four bytes
-      position += 1;
-    } else length += 2;
+    else {
+      length += 2; // three bytes; a pair of surrogates is two code units and four bytes
+      if (code >= 0xd800 && code <= 0xdbff && isLowSurrogate(text.charCodeAt(position + 1))) position += 1;
+    }
   }
   return length;
+}
+
+function isLowSurrogate(code: number): boolean {
+  return code >= 0xdc00 && code <= 0xdfff;
 }
 
 const encoder = new TextEncoder();

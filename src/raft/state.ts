@@ -135,6 +135,7 @@ export function createRaft(options: {
 }): RaftState {
   const { config, random, log, term, votedFor, commit, nowMs } = options;
   assert(config.voters.includes(config.id), `node ${config.id} is not a voter`);
+  assert(term >= log.lastTerm, `term ${term} is below the log's last term ${log.lastTerm}`);
   assert(commit <= log.lastIndex, `commit ${commit} beyond the log's end ${log.lastIndex}`);
   const state: RaftState = {
     config,

@@ -177,7 +177,7 @@ describe("length in UTF-8", () => {
   });
 
   // Known: a high surrogate swallows whatever follows it. Such text is refused as a key and escaped in JSON.
-  test.fails("text with lone surrogates is measured as the encoder replaces it", () => {
+  test("text with lone surrogates is measured as the encoder replaces it", () => {
     for (const lone of ["\ud800\ud800", "\ud800\u00e9", "\ud800\uff61"]) {
       expect(utf8Length(lone)).toBe(encoder.encode(lone).length);
     }

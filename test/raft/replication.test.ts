@@ -184,7 +184,8 @@ describe("stale, repeated, reordered and empty messages are harmless (S04)", () 
     receive(state, 2, matched(1, 3));
     receive(state, 2, conflict(1, 4, { index: 3, term: 1 }));
     expect(progressOf(state, 2)).toMatchObject({ kind: "probe", match: 3, next: 4 });
-    receive(state, 2, matched(1, 2));
+    const output = receive(state, 2, matched(1, 2));
+    expect(theOnly(output, "append", 2).prevIndex).toBe(3);
     expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", match: 3, next: 5 });
   });
 

@@ -56,6 +56,7 @@ export function startFaults(faults: Faults): void {
   const has = (kind: FaultKind): boolean => profile.kinds.includes(kind);
   faults.active = true;
   network.dropRate = profile.dropRate;
+  network.bulkDropRate = profile.bulkDropRate;
   network.duplicateRate = profile.duplicateRate;
   network.reorderRate = profile.reorderRate;
   network.slowRate = profile.slowRate;

@@ -14,6 +14,8 @@ export interface Network {
   delayMsMin: number;
   delayMsMax: number;
   dropRate: number;
+  /** Loss of messages that carry entries, beside `dropRate`: large messages are the first to be lost. */
+  bulkDropRate: number;
   duplicateRate: number;
   reorderRate: number;
   slowRate: number;
@@ -29,6 +31,7 @@ export function createNetwork(): Network {
     delayMsMin: 0.1,
     delayMsMax: 1,
     dropRate: 0,
+    bulkDropRate: 0,
     duplicateRate: 0,
     reorderRate: 0,
     slowRate: 0,
@@ -57,6 +60,7 @@ export function isCut(network: Network, from: NodeId, to: NodeId): boolean {
 /** Stops all random faults; cuts stay. */
 export function calm(network: Network): void {
   network.dropRate = 0;
+  network.bulkDropRate = 0;
   network.duplicateRate = 0;
   network.reorderRate = 0;
   network.slowRate = 0;

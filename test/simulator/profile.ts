@@ -35,18 +35,19 @@ export interface Profile {
   readonly newToOld: number;
   readonly readToOld: number;
   readonly writeToOld: number;
+  readonly bulkDropRate: number;
 }
 
 export function chooseProfile(random: Random): Profile {
   const kinds = FAULT_KINDS.filter(() => nextFloat(random) < 0.55);
   const has = (kind: FaultKind): boolean => kinds.includes(kind);
   const size = choose(random, SIZES);
-  const fast = nextFloat(random) < 0.5;
+  const [heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax] = choose(random, PACES);
   return {
     size,
-    heartbeatMs: fast ? 30 : 50,
-    electionTimeoutMsMin: fast ? 150 : 300,
-    electionTimeoutMsMax: fast ? 300 : 600,
+    heartbeatMs,
+    electionTimeoutMsMin,
+    electionTimeoutMsMax,
     fence: true,
     clients: nextInteger(random, 3, 10),
     thinkMsMax: choose(random, [20, 60, 120]),
@@ -68,9 +69,16 @@ export function chooseProfile(random: Random): Profile {
     newToOld: choose(random, [0, 0.2]),
     readToOld: choose(random, [0.2, 0.5]),
     writeToOld: choose(random, [0.01, 0.3]),
+    bulkDropRate: has("drop") ? choose(random, [0, 0, 0.1, 0.5]) : 0,
   };
 }
 
+/** Heartbeat and election timeouts: as configured by default, and faster, so that a seed sees more elections. */
+const PACES = [
+  [50, 300, 600],
+  [30, 150, 300],
+  [20, 60, 120],
+] as const;
 const SIZES = [5, 5, 5, 5, 5, 5, 3, 3, 7, 1] as const;
 
 function choose<T>(random: Random, choices: readonly T[]): T {

@@ -133,6 +133,21 @@ describe("a forwarded write", () => {
     expect(stage.value(leader, "b")).toBe(1);
   });
 
+  test("that a leader took and never answered ends as unknown even if no leader can be found afterwards", () => {
+    const stage = formed();
+    const [leader, follower, ...others] = stage.cast();
+    stage.rules = [({ body }) => (body.kind === "forward_reply" ? "drop" : undefined)];
+    const options = { idempotency: idempotency("K"), timeoutMs: 5 * ELECTION_MS_MAX };
+    const write = stage.write(follower, put("k", 1), options);
+    stage.run(20);
+    expect(stage.status(leader).revision).toBe(1); // carried out
+    stage.crash(leader, ...others);
+    stage.run(2 * ELECTION_MS_MAX);
+    expect(stage.status(follower).leader).toBeNull();
+    stage.run(4 * ELECTION_MS_MAX);
+    expect(codeOf(write)).toBe("timeout");
+  });
+
   test("whose client has given up is still carried out once, and a late reply answers nobody else's call", () => {
     const stage = formed();
     const [leader, follower] = stage.cast();

@@ -152,6 +152,28 @@ test("a node that is wiped while the cluster forms never votes in it: there is n
   for (const id of [1, 2, 3, 4]) expect(stage.status(id)).toMatchObject({ state: "forming", role: null });
 });
 
+test.each([
+  ["from another incarnation", { fromIncarnation: 1 }],
+  ["for another incarnation", { toIncarnation: 1 }],
+  ["for no incarnation", { toIncarnation: null }],
+  ["of another cluster", { clusterId: "0123456789abcdef01234567" }],
+  ["of no cluster", { clusterId: null }],
+] as const)("a message %s moves nothing, though it names a higher term (S08)", (_what, wrong) => {
+  const stage = formed();
+  const [leader, follower, other] = stage.cast();
+  const { term } = stage.status(leader);
+  const empty = { kind: "append", prevIndex: 0, prevTerm: 0, commit: 0, round: 0, entries: [] } as const;
+  for (const to of [leader, follower]) {
+    const right = stage.envelope(other, to, { kind: "raft", message: { ...empty, term: term + 5 } });
+    stage.deliver({ ...right, ...wrong });
+    stage.run(5);
+    expect(stage.status(to)).toMatchObject({ term, leader });
+    stage.deliver(right);
+    stage.run(0);
+    expect(stage.status(to)).toMatchObject({ term: term + 5, leader: other }); // only the address was wrong
+  }
+});
+
 /** Forms a cluster while one node crashes at the `count`-th statement; false when there are not so many. */
 function formWithCrash(count: number, when: "before" | "after"): boolean {
   const stage = new Stage();
