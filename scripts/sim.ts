@@ -46,6 +46,10 @@ function readOptions(): Options {
     },
   });
   const seeds = counter("seeds", values.seeds);
+  if (values.mutant !== undefined && !MUTANTS.some(({ name }) => name === values.mutant)) {
+    console.error(`no mutant "${values.mutant}"; there are:\n${MUTANTS.map(({ name }) => `  ${name}`).join("\n")}`);
+    process.exit(2);
+  }
   return {
     seeds,
     seed: counter("seed", values.seed),
@@ -67,9 +71,6 @@ function counter(name: string, text: string): number {
 
 function simulate(options: Options, seed: number): SeedSummary {
   const mutant = MUTANTS.find(({ name }) => name === options.mutant);
-  if (options.mutant !== null && mutant === undefined) {
-    throw new Error(`no mutant ${options.mutant}; there are: ${MUTANTS.map(({ name }) => name).join(", ")}`);
-  }
   const { steps, traceLines } = options;
   const changes = mutant === undefined ? {} : { mutation: mutant.mutation, profile: mutant.profile };
   return summarize(runSeed({ seed, steps, traceLines, ...changes }));
@@ -107,7 +108,7 @@ async function main(options: Options): Promise<void> {
 function show(summary: SeedSummary, options: Options): void {
   console.error(`\nseed ${summary.seed}: ${summary.violation}`);
   if (summary.trace !== "") console.error(summary.trace);
-  const mutant = options.mutant === null ? "" : ` --mutant ${options.mutant}`;
+  const mutant = options.mutant === null ? "" : ` --mutant "${options.mutant}"`;
   console.error(`replay: ${replayCommand(summary.seed, options.steps)}${mutant}\n`);
 }
 

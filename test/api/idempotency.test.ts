@@ -162,6 +162,27 @@ describe("scope, since and results", () => {
     });
   });
 
+  test("`unknown` is told only behind an entry of its own: what the leader's log holds is decided first (S27)", async () => {
+    const harness = createHarness();
+    const { backend } = harness;
+    const put = {
+      kind: "txn",
+      compare: [],
+      success: [{ type: "put", key: "a", value: { json: 1 } }],
+      failure: [],
+    } as const;
+    const applyNext = backend.execute.bind(backend);
+    let waiting = true;
+    backend.execute = async (command, idempotency, options) => {
+      // The write under K stands in the log before whatever is executed now.
+      if (waiting) await applyNext(put, { scope: "root", key: "K", hash: "h" }, options);
+      waiting = false;
+      return await applyNext(command, idempotency, options);
+    };
+    expect((await harness.get("/v1/txn/results/K")).body).toMatchObject({ status: "known", revision: 1 });
+    expect((await harness.get("/v1/txn/results/L")).body).toMatchObject({ status: "unknown", revision: 1 });
+  });
+
   test("validation errors and cluster errors are not kept", async () => {
     const harness = createHarness();
     expect((await harness.put("/v1/kv?key=", 1, KEYED)).status).toBe(400);

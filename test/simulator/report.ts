@@ -90,9 +90,9 @@ export function formatReport(report: Report, elapsedMs: number, cpuMs: number): 
     `${seeds} seeds, ${steps} steps, ${Math.round(report.virtualMs / 1000)} s of virtual time`,
     `${perSecond} steps/s, ${perCpuSecond} steps per second of CPU time`,
     `acknowledged writes per seed: ${(acknowledgedWrites / Math.max(1, seeds)).toFixed(1)}`,
-    "",
-    "faults injected (count; then seeds that also had each other kind, in the order of this list)",
   ];
+  if (seeds === 1) return lines.join("\n");
+  lines.push("", "faults injected (count; then seeds that also had each other kind, in the order of this list)");
   const width = Math.max(...FAULT_KINDS.map((kind) => kind.length));
   const cell = String(seeds).length + 1;
   for (const kind of FAULT_KINDS) {

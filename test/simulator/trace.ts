@@ -76,7 +76,8 @@ export function describeEnvelope(envelope: PeerEnvelope): string {
   const { body } = envelope;
   const route = `${envelope.from}→${envelope.to}`;
   if (body.kind !== "raft") {
-    const text = JSON.stringify(body);
+    // Keys are byte strings: shown as they are they would print as anything.
+    const text = JSON.stringify(body).replace(/[^\x20-\x7e]/g, "·");
     return `${route} ${text.length > 240 ? `${text.slice(0, 240)}…` : text}`;
   }
   const { message } = body;
