@@ -13,7 +13,7 @@ import { AssertionError, assert } from "../base/assert.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { createRandom, nextFloat, nextInteger } from "../base/random.ts";
 import type { CommandResult, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
-import { type AppliedEntry, applyEntries, evaluateQuery, openMachine } from "../kv/machine.ts";
+import { type AppliedEntry, applyEntries, openMachine } from "../kv/machine.ts";
 import { Overlay } from "../kv/overlay.ts";
 import type { OrderedStore } from "../kv/store.ts";
 import { createLog, entriesFrom } from "../raft/log.ts";
@@ -39,16 +39,8 @@ import {
   type Ports,
 } from "./ports.ts";
 import { type DriveResult, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
-import {
-  onApplied,
-  onForward,
-  onForwardReply,
-  openCall,
-  proposeQueued,
-  rerouteCalls,
-  sweepCalls,
-  unavailable,
-} from "./waiters.ts";
+import { position, queryState, status } from "./runtime-status.ts";
+import { onApplied, onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 
 /** Every call is one turn (ports P1). `respond` is called exactly once, in this or a later turn. */
 export interface Runtime {
@@ -432,44 +424,4 @@ function arm(state: NodeState): void {
   if (ahead >= ALARM_AHEAD_MS_MIN && ahead <= ALARM_AHEAD_MS_MAX) return;
   state.alarmAtWallMs = wallMs + ALARM_AHEAD_MS_MAX;
   wake.setAlarm(state.alarmAtWallMs);
-}
-
-function queryState(state: NodeState, query: Query): Outcome<QueryResult> {
-  const { running } = state;
-  if (running === null || state.halted !== null) return { ok: false, revision: 0, error: unavailable(state) };
-  return evaluateQuery(running.machine, query, Math.max(running.machine.timeMs, state.ports.clock.wallMs()));
-}
-
-function position(state: NodeState): NodePosition {
-  const { running } = state;
-  const { membership } = state.identity;
-  const leader = running === null ? null : leaderOf(running.raft);
-  return {
-    clusterId: membership.kind === "empty" ? null : membership.clusterId,
-    node: state.config.id,
-    leader,
-    revision: running?.machine.revision ?? 0,
-    ready: state.halted === null && leader !== null,
-    halted: state.halted,
-  };
-}
-
-function status(state: NodeState): NodeStatus {
-  const { running, identity, halted, config } = state;
-  return {
-    id: config.id,
-    state: halted === null ? identity.membership.kind : "halted",
-    role: running?.raft.role.kind ?? null,
-    term: running?.raft.term ?? 0,
-    leader: running === null ? null : leaderOf(running.raft),
-    last_index: running?.raft.log.lastIndex ?? 0,
-    commit_index: running?.raft.commit ?? 0,
-    applied_index: running?.machine.appliedIndex ?? 0,
-    revision: running?.machine.revision ?? 0,
-    digest: running?.machine.digest ?? "",
-    digest_index: running?.machine.appliedIndex ?? 0,
-    incarnation: identity.incarnation,
-    storage_bytes: state.ports.storage.bytes,
-    halted,
-  };
 }

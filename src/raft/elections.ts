@@ -152,7 +152,7 @@ function isUpToDate(state: RaftState, candidate: { readonly lastIndex: number; r
   return candidate.lastIndex >= state.log.lastIndex;
 }
 
-/** The lower median: never a value that a minority of wrong clocks could choose. */
+/** The lower median: of three clocks one wrong one cannot choose it; of two it is the slower one. */
 function median(values: readonly number[]): number {
   const sorted = [...values].sort((left, right) => left - right);
   const middle = sorted[(sorted.length - 1) >> 1];

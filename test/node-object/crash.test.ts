@@ -1,4 +1,4 @@
-/** Writes in flight while instances end: by abort, by eviction, and between any two statements (issue A, done-when 5). */
+/** Writes in flight while instances end: by abort, by eviction, and between any two statements. */
 import { reset } from "cloudflare:test";
 import { afterEach, expect, test } from "vitest";
 import { createRandom, nextFloat } from "../../src/base/random.ts";

@@ -25,6 +25,8 @@ export interface Faults {
   wiped: number;
 }
 
+const READ_ERROR_SHARE = 0.25;
+
 /** Kinds that are rates, not events. */
 const RATES: ReadonlySet<FaultKind> = new Set([
   "drop",
@@ -88,8 +90,10 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       if (host.live === null) return false;
       crashHost(world, host, nextFloat(random) < 0.3 ? 0 : nextFloat(random) * 800);
       return true;
-    case "crash_between_statements":
     case "disk_error":
+      host.armed ??= nextFloat(random) < READ_ERROR_SHARE ? "disk_error_on_read" : kind;
+      return false;
+    case "crash_between_statements":
     case "commit_failure":
       host.armed ??= kind;
       return false;

@@ -29,8 +29,8 @@ export interface Host {
   downUntil: number;
   /** Nothing is handled before: events wait. */
   pausedUntil: number;
-  /** A fault that strikes the next write of the live instance. */
-  armed: "crash_between_statements" | "disk_error" | "commit_failure" | null;
+  /** A fault that strikes the next write of the live instance, or its next read. */
+  armed: "crash_between_statements" | "disk_error" | "disk_error_on_read" | "commit_failure" | null;
   /** When the queue holds an alarm event for this host; Infinity = none. */
   alarmEventAt: number;
 }

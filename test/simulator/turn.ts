@@ -47,7 +47,7 @@ export function runTurn(world: World, instance: Instance, body: () => void): voi
   world.steps += 1;
   try {
     body();
-    for (const work of turn.after) if (turn.died === null) work();
+    for (const work of turn.after) if (turn.died === null) runAfter(turn, work);
   } catch (error) {
     // A crash has marked the turn already; a fault of the disk that was not turned into an abort is a bug.
     if (turn.died === null && !instance.superseded) {
@@ -58,6 +58,17 @@ export function runTurn(world: World, instance: Instance, body: () => void): voi
   instance.turn = null;
   if (world.violation !== null) throw world.violation;
   endTurn(world, instance, turn);
+}
+
+/** What runs beside the runtime in its turn ends the instance when the storage fails it, as the runtime itself would. */
+function runAfter(turn: Turn, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    if (!(error instanceof StorageFault)) throw error;
+    turn.died = "abort";
+    turn.deathReason = String(error);
+  }
 }
 
 function endTurn(world: World, instance: Instance, turn: Turn): void {
@@ -200,6 +211,13 @@ export function createPorts(world: World, instance: Instance): Ports {
     if (instance.superseded) throw new StorageFault("this instance has been superseded");
     if (!instance.running || instance.turn?.died === "crash") throw new CrashSignal("the process is dead");
   };
+  const beforeRead = (): void => {
+    touch();
+    if (host.armed !== "disk_error_on_read") return;
+    host.armed = null;
+    world.counts.add("disk_error");
+    throw new StorageFault("disk error on a read");
+  };
   return {
     storage: {
       load() {
@@ -211,15 +229,15 @@ export function createPorts(world: World, instance: Instance): Ports {
         write(world, instance, batch);
       },
       readLog(from, to, bytesMax) {
-        touch();
+        beforeRead();
         return readLog(host.disk, from, to, bytesMax);
       },
       get(key) {
-        touch();
+        beforeRead();
         return host.disk.rows.get(key);
       },
       scan(range) {
-        touch();
+        beforeRead();
         return scanDisk(host.disk, range);
       },
       get bytes() {
@@ -286,7 +304,8 @@ function write(world: World, instance: Instance, batch: WriteBatch): void {
 /** What runs before each statement: nothing, or the armed fault at a statement chosen by the seed. */
 function strike(world: World, host: Host, turn: Turn, statements: number): () => void {
   const { armed } = host;
-  if (armed === null || armed === "commit_failure" || statements === 0) return nothing;
+  if (armed === null || armed === "commit_failure" || armed === "disk_error_on_read" || statements === 0)
+    return nothing;
   host.armed = null;
   world.counts.add(armed);
   let left = nextInteger(world.random, 1, statements);

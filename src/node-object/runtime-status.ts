@@ -1,0 +1,50 @@
+/**
+ * What a node says of itself and of its applied state, from its own memory alone: wakes nobody, changes nothing.
+ */
+import type { NodePosition, NodeStatus } from "../api/backend.ts";
+import type { Outcome, Query, QueryResult } from "../kv/command.ts";
+import { evaluateQuery } from "../kv/machine.ts";
+import { leaderOf } from "../raft/state.ts";
+import type { NodeState } from "./runtime-state.ts";
+import { unavailable } from "./waiters.ts";
+
+/** Evaluates a query on the applied state, whatever its age. */
+export function queryState(state: NodeState, query: Query): Outcome<QueryResult> {
+  const { running } = state;
+  if (running === null || state.halted !== null) return { ok: false, revision: 0, error: unavailable(state) };
+  return evaluateQuery(running.machine, query, Math.max(running.machine.timeMs, state.ports.clock.wallMs()));
+}
+
+export function position(state: NodeState): NodePosition {
+  const { running } = state;
+  const { membership } = state.identity;
+  const leader = running === null ? null : leaderOf(running.raft);
+  return {
+    clusterId: membership.kind === "empty" ? null : membership.clusterId,
+    node: state.config.id,
+    leader,
+    revision: running?.machine.revision ?? 0,
+    ready: state.halted === null && leader !== null,
+    halted: state.halted,
+  };
+}
+
+export function status(state: NodeState): NodeStatus {
+  const { running, identity, halted, config } = state;
+  return {
+    id: config.id,
+    state: halted === null ? identity.membership.kind : "halted",
+    role: running?.raft.role.kind ?? null,
+    term: running?.raft.term ?? 0,
+    leader: running === null ? null : leaderOf(running.raft),
+    last_index: running?.raft.log.lastIndex ?? 0,
+    commit_index: running?.raft.commit ?? 0,
+    applied_index: running?.machine.appliedIndex ?? 0,
+    revision: running?.machine.revision ?? 0,
+    digest: running?.machine.digest ?? "",
+    digest_index: running?.machine.appliedIndex ?? 0,
+    incarnation: identity.incarnation,
+    storage_bytes: state.ports.storage.bytes,
+    halted,
+  };
+}
