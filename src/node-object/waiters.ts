@@ -5,6 +5,7 @@
  * W2. A call that may have been appended anywhere ends with its outcome or `unknown`, never with a definite failure.
  * W3. A call without an idempotency key is handed to one leader of one term, once.
  */
+import { unreachable } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { LOG_ROW_BYTES_MAX, PROPOSALS_IN_FLIGHT_BYTES_MAX, PROPOSALS_IN_FLIGHT_MAX } from "../base/limits.ts";
@@ -166,15 +167,29 @@ export function onForwardReply(state: NodeState, id: number, outcome: ForwardOut
     case "outcome":
       close(state, call, { kind: "outcome", outcome: JSON.parse(outcome.outcome) });
       return;
-    case "not_leader": {
-      const retryAtMs = state.ports.clock.nowMs() + state.config.heartbeatMs;
-      call.phase = { kind: "unrouted", retryAtMs };
-      sweepBy(state, retryAtMs);
+    case "not_leader":
+      routeLater(state, call);
       return;
-    }
-    default:
+    case "unknown":
+      // Under its key it may be asked again, as long as its caller waits: most outcomes are known a moment later.
+      if (!call.idempotent) close(state, call, outcome);
+      else {
+        call.exposed = true;
+        routeLater(state, call);
+      }
+      return;
+    case "overloaded":
       close(state, call, outcome);
+      return;
+    default:
+      unreachable(outcome);
   }
+}
+
+function routeLater(state: NodeState, call: Call): void {
+  const retryAtMs = state.ports.clock.nowMs() + state.config.heartbeatMs;
+  call.phase = { kind: "unrouted", retryAtMs };
+  sweepBy(state, retryAtMs);
 }
 
 /** Proposes what has gathered, unless enough batches are under way. */

@@ -82,7 +82,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "serve a read without confirmation",
     mutation: { step: readWithoutRound },
-    profile: { ...BUSY, kinds: CUTS, size: 5 },
+    profile: { ...BUSY, kinds: CUTS, electionTimeoutMsMax: 600, size: 5 },
   },
   {
     name: "serve a read before the term's first commit",
@@ -154,13 +154,20 @@ export const MUTANTS: readonly Mutant[] = [
         return real(state, { ...event, message: { ...event.message, round } }, nowMs, wallMs);
       },
     },
+    // Replies that are late by more than an election, from a cluster that is otherwise quick, to a leader that lingers.
     profile: {
-      ...BUSY,
-      kinds: ["delay", "duplicate", "reorder", ...CUTS],
+      ...STORMY,
+      kinds: ["delay", "full_partition"],
+      faultEveryMs: 700,
+      electionTimeoutMsMax: 600,
       slowRate: 0.05,
-      slowMsMax: 400,
-      duplicateRate: 0.2,
-      reorderRate: 0.1,
+      slowMsMax: 900,
+      networkMsMax: 1,
+      syncMsMax: 1,
+      slowSyncRate: 0,
+      clients: 30,
+      thinkMsMax: 20,
+      timeoutMs: 400,
       size: 3,
     },
   },
