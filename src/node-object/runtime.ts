@@ -77,6 +77,8 @@ const FLUSH_CHARACTERS_MAX = 4 << 20;
 /** The alarm is the watchdog of an awake node: it lies 5 to 15 s ahead (design 02 §3). */
 const ALARM_AHEAD_MS_MIN = 5_000;
 const ALARM_AHEAD_MS_MAX = 15_000;
+/** A new instance lets the alarm of the one before it be for so long. */
+const ALARM_LEFT_ALONE_MS = 1_000;
 /** Pause between two rounds of hello, in heartbeats: while forming, and once the storage is known to be lost. */
 const HELLO_HEARTBEATS = 4;
 const HELLO_HEARTBEATS_LOST = 100;
@@ -183,7 +185,11 @@ function start(state: NodeState): void {
     const incarnation = 1 + Math.floor(nextFloat(state.random) * 2 ** 48);
     state.identity = { incarnation, membership: { kind: "empty" } };
     storage.write({ identity: state.identity });
-  } else state.identity = loaded.identity;
+  } else {
+    state.identity = loaded.identity;
+    // An earlier instance has left an alarm. It may be overdue and about to fire: moved now, it would be cancelled.
+    state.alarmAtWallMs = state.ports.clock.wallMs() + ALARM_AHEAD_MS_MIN + ALARM_LEFT_ALONE_MS;
+  }
   if (loaded.halted !== null) {
     state.halted = loaded.halted;
     return;

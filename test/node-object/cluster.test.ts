@@ -59,6 +59,15 @@ describe("waking", () => {
     await cluster.converged();
   });
 
+  test("a new instance leaves the alarm of the one before it alone, or an overdue one would be cancelled", async () => {
+    const cluster = new TestCluster();
+    await cluster.leader();
+    const alarmOf = (id: number) => cluster.inside(id, (state) => state.storage.getAlarm());
+    const before = await alarmOf(2);
+    await cluster.abort(2);
+    expect(await alarmOf(2)).toBe(before);
+  });
+
   test("an object that is woken without its name remembers it", async () => {
     const cluster = new TestCluster();
     await cluster.status(1);
