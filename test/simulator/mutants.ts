@@ -125,20 +125,35 @@ export const MUTANTS: readonly Mutant[] = [
     name: "forget a vote on restart",
     mutation: {
       ports: (ports) => {
+        let own = 0;
+        const transport = overridden(ports.transport, {
+          send: (envelope) => {
+            own = envelope.from;
+            ports.transport.send(envelope);
+          },
+        });
         const storage = overridden(ports.storage, {
           load: () => {
             const loaded = ports.storage.load();
             return { ...loaded, hardState: { ...loaded.hardState, votedFor: null } };
           },
+          write: (batch) => {
+            ports.storage.write(batch);
+            // Two candidates of one term are rare; a restart right behind the vote for one makes them enough.
+            const votedFor = batch.hardState?.votedFor ?? null;
+            if (votedFor === null || votedFor === own) return;
+            ports.storage.afterSync(() => ports.abort("restart behind a vote"));
+          },
         });
-        return { ...ports, storage };
+        return { ...ports, storage, transport };
       },
     },
     profile: {
       ...STORMY,
       kinds: ["crash", "eviction", "drop"],
       dropRate: 0.1,
-      networkMsMax: 20,
+      networkMsMax: 40,
+      electionTimeoutMsMax: 200,
       thinkMsMax: 200,
       clients: 3,
     },
