@@ -7,6 +7,8 @@
  *
  * U1. If nothing has to be installed, nothing is written and the network is not touched.
  * U2. Two set-ups at once install once: the second waits for the first.
+ * U3. When the process that started it is gone (npm was killed), the script is asked to end. The npm scripts `exec` it,
+ *     so that this process is npm and no shell.
  */
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
@@ -17,6 +19,7 @@ import { acquireLock, LockHeldError } from "./exclusive-lock.mjs";
 
 const NODE_MAJOR_MIN = 20;
 const INSTALL_WAIT_MS_MAX = 10 * 60 * 1000;
+const PARENT_POLL_MS = 1000;
 const SIGNALS_FORWARDED = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"]);
 
 /**
@@ -128,14 +131,41 @@ function run(program, args, options) {
       // The channel tells the script when this process is gone, however it ended.
       stdio: options.quiet === true ? ["ignore", 2, 2] : ["inherit", "inherit", "inherit", "ipc"],
     });
-    const forward = (/** @type {NodeJS.Signals} */ signal) => child.kill(signal);
+    let isAsked = false;
+    const forward = (/** @type {NodeJS.Signals} */ signal) => {
+      isAsked = true;
+      child.kill(signal);
+    };
     for (const signal of SIGNALS_FORWARDED) process.on(signal, forward);
+    const unwatch = watchParent(() => {
+      // A second signal would mean "at once"; one that npm has passed on is enough for a clean end.
+      if (!isAsked) forward("SIGTERM");
+    });
     child.once("error", fail);
     child.once("exit", (code, signal) => {
+      unwatch();
       for (const name of SIGNALS_FORWARDED) process.off(name, forward);
       settle(code ?? 128 + osConstants.signals[/** @type {NodeJS.Signals} */ (signal)]);
     });
   });
+}
+
+/**
+ * Calls back once when another process has become the parent, which happens when the first one ends.
+ * @param {() => void} onGone
+ * @returns {() => void} ends the watch
+ */
+function watchParent(onGone) {
+  const parent = process.ppid;
+  // A child of the first process (in a container) has no parent that could end before it.
+  if (parent === 1) return () => {};
+  const poll = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(poll);
+    onGone();
+  }, PARENT_POLL_MS);
+  poll.unref();
+  return () => clearInterval(poll);
 }
 
 /**

@@ -4,14 +4,14 @@
  *
  * One data folder belongs to one running cluster: it is locked before anything touches it (wrangler-dev.ts W2).
  */
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs, parseEnv } from "node:util";
 import { acquireLock, LockHeldError } from "./exclusive-lock.mjs";
 import { HOST, isPortFree } from "./local-cluster/ports.ts";
-import { DATA_FOLDER_DEFAULT } from "./local-cluster/project.ts";
+import { DATA_FOLDER_DEFAULT, ROOT } from "./local-cluster/project.ts";
 import { type ClusterView, waitForLeader } from "./local-cluster/readiness.ts";
-import { describe, startWranglerDev, type WranglerDev } from "./local-cluster/wrangler-dev.ts";
+import { startWranglerDev, type WranglerDev } from "./local-cluster/wrangler-dev.ts";
 
 const PORT_DEFAULT = 8787;
 const LEADER_WAIT_MS_MAX = 90_000;
@@ -70,6 +70,7 @@ async function main(): Promise<void> {
     process.stdout.write(USAGE);
     return;
   }
+  rootToken();
   mkdirSync(options.dataFolder, { recursive: true });
   const lock = await acquireLock(join(options.dataFolder, "concord.lock"), {
     purpose: `npm start on port ${options.port}`,
@@ -97,8 +98,9 @@ async function serve(options: Options, onGroup: (groupId: number) => void): Prom
     verbose: options.verbose,
     onGroup,
     onLine: (line, stream) => process[stream].write(`${line}\n`),
-    onRestart: (end) => {
-      process.stderr.write(`wrangler dev ended with ${describe(end)}; starting it again. The data is kept.\n`);
+    onRestart: (what) => {
+      process.stderr.write(`Crash: ${what}. Starting again; the data is kept.\n`);
+      if (ready) void sayReadyAgain(dev.url, stopping.signal);
     },
   });
   stopOnSignals(dev, stopping);
@@ -151,7 +153,7 @@ async function waitWithProgress(url: string, startedMs: number, signal: AbortSig
     return await waitForLeader({
       url,
       waitMsMax: LEADER_WAIT_MS_MAX,
-      token: process.env.CONCORD_ROOT_TOKEN,
+      token: rootToken(),
       signal,
       onState: (next) => {
         state = next;
@@ -162,13 +164,36 @@ async function waitWithProgress(url: string, startedMs: number, signal: AbortSig
   }
 }
 
+/** The token that the Worker will ask for: wrangler gives it the secrets of `.dev.vars`, and none of the environment. */
+function rootToken(): string | undefined {
+  const path = join(ROOT, ".dev.vars");
+  const token = existsSync(path) ? parseEnv(readFileSync(path, "utf8")).CONCORD_ROOT_TOKEN : undefined;
+  if (token === undefined && (process.env.CONCORD_ROOT_TOKEN ?? "") !== "") {
+    throw new UsageError("CONCORD_ROOT_TOKEN is set in the environment; npm start takes it from the file .dev.vars");
+  }
+  return token === "" ? undefined : token;
+}
+
+/** Behind a crash; nothing else waits for it, so a failure is only told. */
+async function sayReadyAgain(url: string, signal: AbortSignal): Promise<void> {
+  const startedMs = Date.now();
+  try {
+    const view = await waitWithProgress(url, startedMs, signal);
+    const seconds = ((Date.now() - startedMs) / 1000).toFixed(1);
+    process.stdout.write(`Ready again after ${seconds} s: node ${view.leader} leads ${view.nodesCount} nodes.\n`);
+  } catch (error) {
+    // Another crash has its own message, and a stop needs none.
+    if (!signal.aborted) process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  }
+}
+
 function readyText(url: string, view: ClusterView, tookMs: number): string {
   return `
 Ready after ${(tookMs / 1000).toFixed(1)} s: node ${view.leader} leads ${view.nodesCount} nodes.
 
   API      ${url}/v1
   Cluster  ${url}/v1/cluster
-  Docs     README.md, docs/architecture.md
+  Docs     README.md, docs/api.md, docs/architecture.md
 
 Try it:
   curl -X PUT '${url}/v1/kv?key=/hello' -H 'content-type: application/json' -d '{"text":"world"}'

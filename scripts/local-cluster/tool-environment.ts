@@ -1,5 +1,5 @@
 /**
- * The environment in which wrangler and vitest run: offline, quiet, and writing inside the project only.
+ * The environment in which wrangler and vitest run: offline, quiet, and with their settings, logs and caches in the project.
  */
 import { delimiter, join } from "node:path";
 import { ROOT } from "./project.ts";
@@ -19,6 +19,9 @@ export function toolEnvironment(extra: Readonly<Record<string, string>> = {}): N
     WRANGLER_NO_SKILLS_UPDATE_PROMPTS: "true",
     WRANGLER_LOG_PATH: join(ROOT, ".wrangler", "logs"),
     WRANGLER_CACHE_DIR: join(ROOT, ".wrangler", "cache"),
+    // What wrangler would keep in the home folder: preferences, metrics, caches.
+    XDG_CONFIG_HOME: join(ROOT, ".wrangler", "config"),
+    XDG_CACHE_HOME: join(ROOT, ".wrangler", "cache"),
     WRANGLER_REGISTRY_PATH: join(ROOT, ".wrangler", "registry"),
     // Either one costs a local request half its time (docs/architecture.md).
     X_LOCAL_OBSERVABILITY: "false",

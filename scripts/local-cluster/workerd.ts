@@ -5,7 +5,7 @@
  * D1. The data folder is locked while the process runs (X3 in exclusive-lock.mjs: also beyond our own death).
  * D2. CONCORD_LOOPBACK_DEV is set only because the address is a loopback one.
  */
-import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { unstable_readConfig } from "wrangler";
 import { acquireLock } from "../exclusive-lock.mjs";
@@ -47,7 +47,9 @@ export async function startWorkerd(options: WorkerdOptions): Promise<WorkerdProc
   try {
     copyFileSync(options.bundle.modulePath, join(options.dataFolder, "worker.js"));
     const configPath = join(options.dataFolder, "workerd.capnp");
-    writeFileSync(configPath, workerdConfig({ ...projectConfig(options), storageFolder }));
+    // Variables may be secret; the mode counts only for a file that is made, so an old one goes first.
+    rmSync(configPath, { force: true });
+    writeFileSync(configPath, workerdConfig({ ...projectConfig(options), storageFolder }), { mode: 0o600 });
     const tied = startTied({
       program: executable("workerd"),
       args: ["serve", configPath],

@@ -31,7 +31,8 @@ export interface WranglerDevOptions {
   readonly verbose?: boolean;
   /** Called for each process group that starts, before it has touched the data folder. */
   readonly onGroup?: (groupId: number) => void;
-  readonly onRestart?: (end: TiedEnd) => void;
+  /** Called with what happened, as a clause, before wrangler is started again. */
+  readonly onRestart?: (what: string) => void;
 }
 
 export interface WranglerDev {
@@ -52,15 +53,17 @@ export function startWranglerDev(options: WranglerDevOptions): WranglerDev {
   const supervise = async (): Promise<void> => {
     const crashes: number[] = [];
     for (;;) {
-      const end = await current.ended;
+      const { tied, hasRuntimeCrashed } = current;
+      const end = await tied.ended;
       if (end.wanted || stopped) return;
+      const what = hasRuntimeCrashed() ? "the Workers runtime crashed" : `wrangler dev ${describe(end)}`;
       const nowMs = Date.now();
       crashes.push(nowMs);
       const recent = crashes.filter((atMs) => atMs > nowMs - CRASH_WINDOW_MS).length;
       if (recent > CRASHES_MAX) {
-        throw new Error(`wrangler dev ended ${recent} times within a minute, last with ${describe(end)}`);
+        throw new Error(`${recent} crashes within a minute, at last: ${what}`);
       }
-      options.onRestart?.(end);
+      options.onRestart?.(what);
       await sleep(RESTART_AFTER_MS);
       if (stopped) return;
       current = launch({ ...options, onLine });
@@ -71,20 +74,28 @@ export function startWranglerDev(options: WranglerDevOptions): WranglerDev {
     ended: supervise(),
     stop(): Promise<void> {
       stopped = true;
-      return current.stop();
+      return current.tied.stop();
     },
     kill(): void {
       stopped = true;
-      current.kill();
+      current.tied.kill();
     },
   };
 }
 
-export function describe(end: TiedEnd): string {
-  return end.signal === null ? `exit code ${end.code ?? "unknown"}` : `signal ${end.signal}`;
+function describe(end: TiedEnd): string {
+  if (end.signal !== null) return `was ended by ${end.signal}`;
+  // Its keeper was killed with it and could not tell.
+  return end.code === null ? "was killed" : `ended with exit code ${end.code}`;
 }
 
-function launch(options: WranglerDevOptions): TiedProcess {
+interface Launched {
+  readonly tied: TiedProcess;
+  hasRuntimeCrashed(): boolean;
+}
+
+function launch(options: WranglerDevOptions): Launched {
+  let hasCrashed = false;
   const tied = startTied({
     program: executable("wrangler"),
     args: [
@@ -104,9 +115,11 @@ function launch(options: WranglerDevOptions): TiedProcess {
     env: toolEnvironment(),
     onLine: (line, stream) => {
       options.onLine(line, stream);
-      if (line.includes(RUNTIME_CRASHED)) tied.kill(false);
+      if (!line.includes(RUNTIME_CRASHED)) return;
+      hasCrashed = true;
+      tied.kill(false);
     },
   });
   options.onGroup?.(tied.groupId);
-  return tied;
+  return { tied, hasRuntimeCrashed: () => hasCrashed };
 }

@@ -67,11 +67,13 @@ function refuseOtherMethods(app: Api): void {
   const methods = new Map<string, string[]>();
   for (const { method, path } of app.routes) {
     if (method === "ALL") continue;
-    methods.set(path, [...new Set([...(methods.get(path) ?? []), method])]);
+    // Hono answers HEAD with the headers of GET.
+    const served = method === "GET" ? ["GET", "HEAD"] : [method];
+    methods.set(path, [...new Set([...(methods.get(path) ?? []), ...served])]);
   }
   for (const [path, allowed] of methods) {
     const allow = allowed.join(", ");
-    const detail = `Here is allowed: ${allow}.`;
+    const detail = `Allowed here: ${allow}.`;
     // A literal path below a wildcard serves the wildcard's methods too; the wildcard answers for it.
     if (path === "/v1/kv/batch") continue;
     app.all(path, () => problemResponse({ code: "method_not_allowed", detail }, { allow }));

@@ -110,7 +110,7 @@ function json(body: object, status = 200, headers: Readonly<Record<string, strin
 }
 
 function methodNotAllowed(allow: string): Response {
-  return problemResponse({ code: "method_not_allowed", detail: `Here is allowed: ${allow}.` }, { allow });
+  return problemResponse({ code: "method_not_allowed", detail: `Allowed here: ${allow}.` }, { allow });
 }
 
 function noRoute(): ConcordError {

@@ -8,6 +8,7 @@ import type {
   ChangeEvent,
   CommandResult,
   KeyRecord,
+  Operation,
   OperationResult,
   Outcome,
   TxnResult,
@@ -18,6 +19,7 @@ import type {
   WireCommandResult,
   WireEvent,
   WireKey,
+  WireListedRecord,
   WireOperationResult,
   WireRecord,
   WireTxnResolution,
@@ -46,6 +48,12 @@ export function encodeRecord(record: KeyRecord): WireRecord {
   };
 }
 
+export function encodeListed(record: KeyRecord, keysOnly: boolean): WireListedRecord {
+  if (!keysOnly) return encodeRecord(record);
+  const { value: _, ...rest } = encodeRecord(record);
+  return rest;
+}
+
 export function encodeEvent(event: ChangeEvent): WireEvent {
   return {
     revision: event.revision,
@@ -63,19 +71,23 @@ export function encodeEvent(event: ChangeEvent): WireEvent {
   };
 }
 
-export function encodeTxnResult(result: TxnResult): WireTxnResult {
+/** `branch`: the operations that were answered. A kept result has lost them, and with them which gets were `keys_only`. */
+export function encodeTxnResult(result: TxnResult, branch: readonly Operation[] = []): WireTxnResult {
   return {
     succeeded: result.succeeded,
     revision: result.revision,
-    responses: result.responses.map(encodeOperationResult),
+    responses: result.responses.map((response, index) => encodeOperationResult(response, branch[index])),
     ...(result.values_dropped === true ? { values_dropped: true } : {}),
   };
 }
 
-function encodeOperationResult(result: OperationResult): WireOperationResult {
+function encodeOperationResult(result: OperationResult, asked: Operation | undefined): WireOperationResult {
   switch (result.type) {
-    case "get":
-      return { type: "get", kvs: result.kvs.map(encodeRecord), count: result.count, more: result.more };
+    case "get": {
+      const keysOnly = asked?.type === "get" && asked.keys_only === true;
+      const kvs = result.kvs.map((record) => encodeListed(record, keysOnly));
+      return { type: "get", kvs, count: result.count, more: result.more };
+    }
     case "put":
       return { type: "put", key: encodeKey(result.key), ...previous(result.prev_kv) };
     case "delete":

@@ -31,7 +31,7 @@ import {
   decodeValue,
   valueFromBytes,
 } from "./decode.ts";
-import { encodeKey, encodeRecord, previous } from "./encode.ts";
+import { encodeKey, encodeListed, encodeRecord, previous } from "./encode.ts";
 import { choiceOf, flagOf, integerOf, type Parameters, pathRest, textOf } from "./parameters.ts";
 import { refusal } from "./problem.ts";
 import { batchSchema, type ParsedBatch } from "./schema.ts";
@@ -84,7 +84,9 @@ function target(call: ApiCall, allowed: readonly string[]): { key: string; param
 }
 
 function getKv(context: ApiContext, call: ApiCall): Promise<Response> {
-  const isList = !isByPath(call) && !new URL(call.req.url).searchParams.has("key");
+  const { searchParams } = new URL(call.req.url);
+  const isList = !isByPath(call) && !searchParams.has("key");
+  if (!isList && ["prefix", "start", "end"].some((name) => searchParams.has(name))) throw ambiguousSelector();
   return isList ? getList(context, call) : getRecord(context, call);
 }
 
@@ -239,7 +241,7 @@ async function getList(context: ApiContext, call: ApiCall): Promise<Response> {
   const last = result.records.at(-1);
   const atRevision = pinned ?? evaluatedAt;
   const reply: WireList = {
-    records: result.records.map(encodeRecord),
+    records: result.records.map((record) => encodeListed(record, keysOnly)),
     count: result.count,
     cursor:
       result.more && last !== undefined && !countOnly
@@ -257,11 +259,13 @@ function listSelector(parameters: Parameters): Selector {
   const end = textOf(parameters, "end");
   if (prefix !== undefined && start === undefined && end === undefined) return decodePrefix(prefix, code);
   if (prefix === undefined && (start !== undefined || end !== undefined)) return decodeRange(start ?? "", end, code);
-  throw refusal(
-    code,
-    prefix === undefined ? "empty_selector" : "ambiguous_selector",
-    "Name the records by ?key=, by ?prefix=, or by ?start= and ?end=.",
-  );
+  if (prefix !== undefined) throw ambiguousSelector();
+  throw refusal(code, "empty_selector", "Name the records by ?key=, by ?prefix=, or by ?start= and ?end=.");
+}
+
+function ambiguousSelector() {
+  const detail = "A key, ?prefix=, and ?start= with ?end= exclude each other: name the records in one way.";
+  return refusal("invalid_selector", "ambiguous_selector", detail);
 }
 
 async function postBatch(context: ApiContext, call: ApiCall): Promise<Response> {

@@ -47,14 +47,14 @@ async function postTxn(context: ApiContext, call: ApiCall): Promise<Response> {
   if (isReadOnly(txn) && idempotencyKeyOf(call) === null) {
     const options = readOptionsOf(context, call, parameters);
     const { result } = await query(context, call, { kind: "txn", ...txn }, options);
-    return call.json(encodeTxnResult(result));
+    return call.json(encodeTxnResult(result, result.succeeded ? txn.success : txn.failure));
   }
   if (textOf(parameters, "consistency") === "serializable" || textOf(parameters, "min_revision") !== undefined) {
     const detail = "consistency and min_revision are for txns that only read; one that writes is always linearizable.";
     throw refusal("invalid_txn", "consistency", detail);
   }
   const { result } = await execute(context, call, { kind: "txn", ...txn }, { parameters });
-  return call.json(encodeTxnResult(result));
+  return call.json(encodeTxnResult(result, result.succeeded ? txn.success : txn.failure));
 }
 
 function isReadOnly(txn: Txn): boolean {

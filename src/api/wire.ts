@@ -17,7 +17,6 @@ export type WireValue = JsonValue;
 
 export interface WireRecord<T = WireValue> {
   readonly key: WireKey;
-  /** Null also where `keys_only` left the value out. */
   readonly value: T;
   readonly create_revision: number;
   readonly mod_revision: number;
@@ -28,6 +27,9 @@ export interface WireRecord<T = WireValue> {
   readonly content_type: string | null;
   readonly metadata: JsonObject;
 }
+
+/** A record of a list or of a txn's get. Under `keys_only` it has no `value`, which a stored null does have. */
+export type WireListedRecord<T = WireValue> = Omit<WireRecord<T>, "value"> & { readonly value?: T };
 
 export type WireRange = { readonly start: WireKey; readonly end?: WireKey };
 
@@ -94,7 +96,7 @@ export interface WireTxn {
 }
 
 export type WireOperationResult =
-  | { readonly type: "get"; readonly kvs: readonly WireRecord[]; readonly count: number; readonly more: boolean }
+  | { readonly type: "get"; readonly kvs: readonly WireListedRecord[]; readonly count: number; readonly more: boolean }
   | { readonly type: "put"; readonly key: WireKey; readonly prev_kv?: WireRecord | null }
   | { readonly type: "delete"; readonly deleted: number; readonly prev_kvs?: readonly WireRecord[] }
   | { readonly type: "touch"; readonly expires_at_ms: number }
@@ -125,7 +127,7 @@ export interface WireDeleteReply {
 }
 
 export interface WireList<T = WireValue> {
-  readonly records: readonly WireRecord<T>[];
+  readonly records: readonly WireListedRecord<T>[];
   /** Records of this page; with `count_only` all matches. */
   readonly count: number;
   /** Opaque; null on the last page. */

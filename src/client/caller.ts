@@ -6,9 +6,11 @@
  * K2. Once an attempt may have been carried out, the call never ends in an error that says that nothing was done.
  * K3. The highest revision seen travels with serializable reads, so that the client never goes back in time by
  *     changing nodes (S86), and with every keyed write as `idempotency-since`, fixed before the first attempt.
- * K4. A change of cluster id is told once: by `onClusterChanged`, and to a read by the error `cluster_changed`.
+ * K4. What can be seen to be wrong in a request is an error before anything is sent (`check.ts`).
+ * K5. A change of cluster id is told once: by `onClusterChanged`, and to a read by the error `cluster_changed`.
  */
 import { ConcordError } from "../base/errors.ts";
+import { bodyText, checkIdempotencyKey, checkText } from "./check.ts";
 import { type Attempt, exchange, type Reply } from "./exchange.ts";
 import type { CallOptions, ReadOptions, ResolvedOptions, WriteOptions } from "./options.ts";
 
@@ -57,6 +59,7 @@ export class Caller {
     options: ReadOptions = {},
   ): Promise<T> {
     const { path, parameters = {}, body } = request;
+    for (const value of Object.values(parameters)) checkText(value);
     const serializable = options.consistency === "serializable";
     const minRevision = serializable ? Math.max(options.minRevision ?? 0, this.revision) : 0;
     const call: Call = {
@@ -66,7 +69,7 @@ export class Caller {
         ...parameters,
         ...(serializable ? { consistency: "serializable", min_revision: minRevision } : {}),
       },
-      body: body === undefined ? null : JSON.stringify(body),
+      body: body === undefined ? null : bodyText(body),
       headers: serializable && this.#clusterId !== null ? { "concord-cluster": this.#clusterId } : {},
       isRead: true,
       isRepeatable: true,
@@ -84,12 +87,14 @@ export class Caller {
     const key =
       options.idempotencyKey === undefined && this.#options.idempotency ? randomKey() : options.idempotencyKey;
     const isKeyed = key !== undefined && key !== null;
+    if (isKeyed) checkIdempotencyKey(key);
+    const text = body === undefined ? null : bodyText(body);
     if (isKeyed) await this.#learnRevision(deadlineMs);
     const call: Call = {
       method,
       path,
       parameters: {},
-      body: body === undefined ? null : JSON.stringify(body),
+      body: text,
       headers: isKeyed ? { "idempotency-key": key, "idempotency-since": String(this.revision) } : {},
       isRead: false,
       isRepeatable: isKeyed,

@@ -10,13 +10,15 @@
  *
  * Every method throws `ConcordError` alone. Its `retry` says what a caller may do: `no` do not repeat; `yes` nothing
  * was done, repeat freely; `same-request` the outcome is unknown, repeat only under the same idempotency key. The client
- * has then already retried within `timeoutMs`.
+ * has then already retried within `timeoutMs`. What is no JSON data, or has no UTF-8 form, is `invalid_kv` before
+ * anything is sent.
  *
  * Must not: import anything but types, codes and limits from `src/api`, nor any package or Node module.
  */
 import type { ClusterStatus } from "../api/backend.ts";
 import type { WireOperation, WireRevision, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
 import { Caller } from "./caller.ts";
+import { checkIdempotencyKey } from "./check.ts";
 import { KvClient } from "./kv.ts";
 import { LeaseClient } from "./lease.ts";
 import {
@@ -67,6 +69,7 @@ export class Concord {
 
   /** What became of the write with that idempotency key. Linearizable: `unknown` is final unless it is still on its way. */
   async txnResult(idempotencyKey: string, options: CallOptions = {}): Promise<WireTxnResolution> {
+    checkIdempotencyKey(idempotencyKey);
     return await this.#caller.read({ path: "/v1/txn/results", parameters: { key: idempotencyKey } }, options);
   }
 

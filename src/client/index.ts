@@ -19,6 +19,7 @@ export type {
   WireLeaseGranted,
   WireLeaseRevoked,
   WireList,
+  WireListedRecord,
   WireOperation,
   WireOperationResult,
   WireProblem,

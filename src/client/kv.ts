@@ -8,6 +8,7 @@ import type {
   WireHistory,
   WireKey,
   WireList,
+  WireListedRecord,
   WireOperation,
   WireOperationResult,
   WirePut,
@@ -169,7 +170,10 @@ export class KvClient {
    * All records of a selector, page by page, as they were at one revision.
    * @throws ConcordError `compacted` if the iteration takes so long that its revision is compacted: list again.
    */
-  async *list<T = JsonValue>(selector: ListSelector, options: ListOptions = {}): AsyncGenerator<WireRecord<T>, void> {
+  async *list<T = JsonValue>(
+    selector: ListSelector,
+    options: ListOptions = {},
+  ): AsyncGenerator<WireListedRecord<T>, void> {
     let cursor: string | null = null;
     do {
       const page: WireList<T> = await this.page<T>(selector, cursor === null ? options : { ...options, cursor });

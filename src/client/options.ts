@@ -75,7 +75,7 @@ export interface ListOptions extends ReadOptions {
   /** Records per page, 1 to 1000. Default 100. */
   readonly limit?: number;
   readonly order?: "asc" | "desc";
-  /** Leaves the values out. */
+  /** Leaves the values out: records have no `value`. */
   readonly keys_only?: boolean;
   /** Answers `count` and no records. */
   readonly count_only?: boolean;

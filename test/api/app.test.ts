@@ -51,19 +51,27 @@ describe("routes", () => {
   });
 
   test.each([
-    ["POST", "/v1/kv", "GET, PUT, DELETE"],
-    ["PATCH", "/v1/kv/a", "GET, PUT, DELETE"],
+    ["POST", "/v1/kv", "GET, HEAD, PUT, DELETE"],
+    ["PATCH", "/v1/kv/a", "GET, HEAD, PUT, DELETE"],
     ["GET", "/v1/txn", "POST"],
     ["DELETE", "/v1/leases", "POST"],
-    ["PUT", "/v1/leases/1", "GET, DELETE"],
-    ["POST", "/v1/revision", "GET"],
-    ["POST", "/livez", "GET"],
+    ["PUT", "/v1/leases/1", "GET, HEAD, DELETE"],
+    ["POST", "/v1/revision", "GET, HEAD"],
+    ["POST", "/livez", "GET, HEAD"],
     ["OPTIONS", "/v1/txn", "POST"],
   ])("%s %s is not allowed and says what is", async (method, target, allow) => {
     const { send } = createHarness();
     const answer = await send(method, target);
     expectProblem(answer, { status: 405, code: "method_not_allowed" });
     expect(answer.headers.get("allow")).toBe(allow);
+  });
+
+  test("HEAD answers as GET does, without a body", async () => {
+    const { send, put } = createHarness();
+    await put("/v1/kv?key=a", 1);
+    const answer = await send("HEAD", "/v1/kv?key=a");
+    expect([answer.status, answer.headers.get("etag"), answer.text]).toEqual([200, '"1"', ""]);
+    expect((await send("HEAD", "/v1/kv?key=b")).status).toBe(404);
   });
 
   test("the cluster's status is that of the backend", async () => {

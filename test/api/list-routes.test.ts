@@ -48,6 +48,22 @@ describe("lists", () => {
     expect(keysOnly).toMatchObject({ key: "a", mod_revision: 1 });
   });
 
+  test("keys_only leaves the value out, which a stored null is not", async () => {
+    const harness = createHarness();
+    await harness.put("/v1/kv?key=a", null);
+    expect((await harness.get("/v1/kv?prefix=")).body.records[0].value).toBeNull();
+    expect("value" in (await harness.get("/v1/kv?prefix=&keys_only=true")).body.records[0]).toBe(false);
+    const gets = [
+      { type: "get", key: "a" },
+      { type: "get", prefix: "a", limit: 1, keys_only: true },
+    ];
+    for (const headers of [{}, { "idempotency-key": "k" }, { "idempotency-key": "k" }]) {
+      const { responses } = (await harness.post("/v1/txn", { success: gets }, headers)).body;
+      expect(responses[0].kvs[0].value).toBeNull();
+      expect("value" in responses[1].kvs[0]).toBe(false);
+    }
+  });
+
   test("UTF-8 order holds on pages and ranges alike (S13)", async () => {
     const harness = createHarness();
     await put(harness, ["\u{1F600}", "\uFF61", "a"]);

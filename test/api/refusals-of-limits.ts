@@ -210,7 +210,7 @@ export const PARAMETERS: readonly Refusal[] = [
   {
     claim: "a key beside a prefix",
     ask: (harness) => harness.get("/v1/kv?key=a&prefix=b"),
-    expected: refused(400, "invalid_kv", "unknown_parameter"),
+    expected: refused(400, "invalid_selector", "ambiguous_selector"),
   },
   {
     claim: "a put of a prefix",

@@ -136,7 +136,9 @@ test("a start after which the Workers runtime crashes serves again with its data
   );
   if (runtime === undefined) throw new Error("no workerd runs");
   process.kill(runtime, "SIGKILL");
-  await expect.poll(() => get(run).catch(() => null), { timeout: 60_000, interval: 250 }).toBe(4);
+  await expect.poll(run.output, { timeout: 60_000, interval: 100 }).toContain("Ready again after");
+  expect(run.output()).toContain("Crash: the Workers runtime crashed. Starting again; the data is kept.");
+  expect(await get(run)).toBe(4);
 });
 
 test("wrong arguments are refused with the usage", async () => {

@@ -1,8 +1,13 @@
 /** Goal: what the project promises about its own configuration and documents holds. Method: read them. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
+import { createApi } from "../../src/api/app.ts";
+import * as apiLimits from "../../src/api/limits.ts";
+import { ERROR_CODES } from "../../src/base/errors.ts";
+import * as baseLimits from "../../src/base/limits.ts";
+import { MachineBackend } from "../api/machine-backend.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const config = unstable_readConfig({ config: join(ROOT, "wrangler.toml") });
@@ -40,7 +45,7 @@ test("the nodes' class is stored in SQLite", () => {
 });
 
 test("every script that package.json names exists", () => {
-  const files = Object.values(manifest.scripts).map((command) => command.split(" ")[2] ?? "");
+  const files = Object.values(manifest.scripts).map((command) => command.split(" ")[3] ?? "");
   expect(files.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
 });
 
@@ -62,12 +67,52 @@ test("every link in the documents leads to a file", () => {
 
 test("every source folder and file that the documents name exists", () => {
   // Folders of later parts stand in the layer table, which says so.
-  const named = ["README.md", "docs/architecture.md"].flatMap((path) =>
+  const named = ["README.md", "docs/api.md", "docs/architecture.md"].flatMap((path) =>
     [...read(path).matchAll(/\b(?:src|test|scripts|bench)\/[\w/.-]*[\w]/g)].map((match) => match[0]),
   );
   expect(named.length).toBeGreaterThan(10);
   expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
 });
+
+describe("docs/api.md", () => {
+  const text = read("docs/api.md");
+  /** First three cells of the rows of a section's table. */
+  function rowsOf(heading: string): string[][] {
+    const section = text.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? "";
+    return [...section.matchAll(/^\| `(\w+)` \|([^|]*)\|([^|]*)\|/gm)].map((row) =>
+      row.slice(1, 4).map((cell) => cell.trim()),
+    );
+  }
+
+  test("names every route of a node and of the Worker", () => {
+    const { routes } = createApi(new MachineBackend(), { principal: "root" });
+    const ofNodes = routes
+      .filter(({ method }) => method !== "ALL")
+      .map(({ method, path }) => `${method} ${path.replace("/*", "/{key}").replace(":id", "{id}")}`);
+    expect(ofNodes).toContain("PUT /v1/kv/{key}");
+    const ofWorker = ["GET /", "GET /livez", "GET /v1/clusters", "POST /v1/clusters"];
+    const missing = [...ofNodes, ...ofWorker].filter((route) => !new RegExp(`\`${escaped(route)}[\`?]`).test(text));
+    expect(missing).toEqual([]);
+    expect(text).toContain("/c/{cluster}/v1/");
+  });
+
+  test("names every error code with its status and retry class, and no other", () => {
+    const named = rowsOf("Errors");
+    const wanted = Object.entries(ERROR_CODES).map(([code, { status, retry }]) => [code, String(status), retry]);
+    expect(named.sort()).toEqual(wanted.sort());
+  });
+
+  test("names only limits that exist, with their values", () => {
+    const named = rowsOf("Limits");
+    expect(named.length).toBeGreaterThan(25);
+    const limits: Readonly<Record<string, unknown>> = { ...baseLimits, ...apiLimits };
+    for (const [name, value] of named) expect([name, value]).toEqual([name, String(limits[name ?? ""])]);
+  });
+});
+
+function escaped(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
 
 test("CONTRIBUTING stays short", () => {
   expect(read("CONTRIBUTING.md").split("\n").length).toBeLessThanOrEqual(120);

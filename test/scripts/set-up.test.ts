@@ -1,11 +1,14 @@
 /**
- * Goal: set-up installs when, and only when, the installed packages differ from the lock file.
- * Method: small folders with the two lock files that npm writes; nothing is installed.
+ * Goal: set-up installs when, and only when, the installed packages differ from the lock file, and its script does not
+ * outlive whoever started it.
+ * Method: small folders with the two lock files that npm writes; nothing is installed. Small processes that are killed.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { installEnvironment, reasonToInstall } from "../../scripts/set-up.mjs";
 
 const PROJECT = join(import.meta.dirname, "..", "..");
@@ -111,5 +114,51 @@ test("every npm script goes through set-up", () => {
     scripts: Record<string, string>;
   };
   expect(Object.keys(scripts)).toEqual(expect.arrayContaining(["start", "test", "check", "sim", "bench", "types"]));
-  for (const command of Object.values(scripts)) expect(command).toMatch(/^node scripts\/set-up\.mjs \S+\.ts$/);
+  for (const command of Object.values(scripts)) expect(command).toMatch(/^exec node scripts\/set-up\.mjs \S+\.ts$/);
+});
+
+describe("a script whose starter ends", () => {
+  const SET_UP = join(PROJECT, "scripts", "set-up.mjs");
+  /** Says that it runs, and ends cleanly when it is asked to. */
+  const SCRIPT = `
+    import { writeFileSync } from "node:fs";
+    const [folder] = process.argv.slice(2);
+    let signals = 0;
+    process.on("SIGTERM", () => {
+      signals += 1;
+      if (signals === 1) setTimeout(() => { writeFileSync(folder + "/ended", String(signals)); process.exit(0); }, 1500);
+    });
+    setInterval(() => {}, 1000);
+    writeFileSync(folder + "/pid", String(process.pid));`;
+
+  async function startScript(program: string, args: readonly string[]): Promise<ChildProcess> {
+    writeFileSync(join(root, "script.mjs"), SCRIPT);
+    const starter = spawn(program, args, { cwd: PROJECT, stdio: "ignore" });
+    await expect.poll(() => existsSync(join(root, "pid")), { timeout: 20_000 }).toBe(true);
+    return starter;
+  }
+
+  async function ended(): Promise<string> {
+    const path = join(root, "ended");
+    await expect.poll(() => existsSync(path), { timeout: 15_000 }).toBe(true);
+    const pid = Number(readFileSync(join(root, "pid"), "utf8"));
+    await expect.poll(() => existsSync(`/proc/${pid}`), { timeout: 5_000 }).toBe(false);
+    return readFileSync(path, "utf8");
+  }
+
+  test("is asked to end, once, when the starter is killed", async () => {
+    const code = `require("node:child_process").spawn(process.execPath, process.argv.slice(1), { stdio: "ignore" });`;
+    const starter = await startScript(process.execPath, ["-e", code, SET_UP, join(root, "script.mjs"), root]);
+    starter.kill("SIGKILL");
+    expect(await ended()).toBe("1");
+  });
+
+  test("is asked to end, once, when npm is told to end", async () => {
+    const command = `exec node ${SET_UP} ${join(root, "script.mjs")} ${root}`;
+    writeFileSync(join(root, "package.json"), JSON.stringify({ name: "x", scripts: { start: command } }));
+    const npm = await startScript("npm", ["--prefix", root, "start"]);
+    npm.kill("SIGTERM");
+    expect(await ended()).toBe("1");
+    if (npm.exitCode === null && npm.signalCode === null) await once(npm, "exit");
+  });
 });
