@@ -2,6 +2,7 @@
  * Internal to wire: byte-string keys become text (or bytes, if they are no UTF-8), values become JSON.
  * Members are named one by one, so that nothing internal reaches a caller by accident.
  */
+import { AssertionError } from "../base/assert.ts";
 import { textFromBytes } from "../base/bytes.ts";
 import type { JsonValue } from "../base/json.ts";
 import type {
@@ -137,6 +138,12 @@ function encodeCommandResult(result: CommandResult): WireCommandResult {
       return { kind: "lease_grant", id: result.id, ttl_s: result.ttl_s, expires_at_ms: result.expires_at_ms };
     case "lease_revoke":
       return { kind: "lease_revoke", deleted: result.deleted };
+    case "lease_keep_alive":
+      return { kind: "lease_keep_alive", items: result.items };
+    case "lease_expire":
+    case "lease_floor":
+    case "compact_remove":
+      throw new AssertionError(`${result.kind} is proposed by leaders alone and is under no idempotency key`);
     case "compact":
       return { kind: "compact", compact_revision: result.compact_revision };
   }

@@ -213,11 +213,17 @@ export interface WireLeaseRevoked {
   readonly revision: number;
 }
 
+/** What became of one lease of a keep-alive. */
+export type WireKeepAlive =
+  | { readonly id: number; readonly ttl_s: number; readonly expires_at_ms: number }
+  | { readonly id: number; readonly not_found: true };
+
 /** The result of a write, as `GET /v1/txn/results/{key}` tells it. */
 export type WireCommandResult =
   | ({ readonly kind: "txn" } & WireTxnResult)
   | { readonly kind: "lease_grant"; readonly id: number; readonly ttl_s: number; readonly expires_at_ms: number }
   | { readonly kind: "lease_revoke"; readonly deleted: number }
+  | { readonly kind: "lease_keep_alive"; readonly items: readonly WireKeepAlive[] }
   | { readonly kind: "compact"; readonly compact_revision: number };
 
 export type WireTxnResolution =

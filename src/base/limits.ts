@@ -29,10 +29,28 @@ export const IDEMPOTENCY_RESULT_BYTES_MAX = 32 << 10;
 export const LEASE_KEYS_MAX = 10_000;
 export const LEASES_MAX = 100_000;
 export const LEASE_TTL_S_MIN = 1;
+/** Ids in one keep-alive: they share one log entry. */
+export const LEASE_KEEP_ALIVES_MAX = 500;
+/** Leases and keys that one expiry ends: it is one bounded turn on every node. */
+export const LEASE_EXPIRE_LEASES_MAX = 50;
+export const LEASE_EXPIRE_KEYS_MAX = 10_000;
+/** How far ahead of the log's time a lease floor may lie: a wrong clock must not keep dead owners (design 01 §3). */
+export const LEASE_GRACE_MS_MAX = 60_000;
 /** Ten years: far above any use, far below what would overflow a millisecond counter (S35). */
 export const LEASE_TTL_S_MAX = 315_360_000;
 
 export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
+
+/** Automatic compaction keeps so many revisions or so much time, whichever is more, within so many bytes of history. */
+export const COMPACTION_KEEP_REVISIONS_DEFAULT = 100_000;
+export const COMPACTION_KEEP_MS_DEFAULT = 10 * 60 * 1000;
+export const COMPACTION_HISTORY_BYTES_DEFAULT = 1024 * 1024 * 1024;
+/** One removal command looks at so many rows of history, and ends early behind so many bytes of them. */
+export const COMPACT_REMOVE_ROWS_MAX = 2000;
+export const COMPACT_REMOVE_BYTES_MAX = 8 << 20;
+/** History marks (time and size at a revision) lie no further apart; automatic compaction aims at marks. */
+export const HISTORY_MARK_REVISIONS_MAX = 1000;
+export const HISTORY_MARK_BYTES_MAX = 8 << 20;
 
 /** A row of the log holds a whole batch of entries; a larger batch is split (the platform refuses rows of 2 MB). */
 export const LOG_ROW_BYTES_MAX = 1_900_000;
@@ -46,4 +64,7 @@ export const PROPOSALS_IN_FLIGHT_BYTES_MAX = 32 << 20;
 
 assert(TXN_BYTES_MAX < LOG_ROW_BYTES_MAX, "one entry fits one log row");
 assert(VALUE_BYTES_MAX + METADATA_BYTES_MAX + KEY_BYTES_MAX < TXN_BYTES_MAX, "the largest put fits one txn");
+assert(LEASE_KEYS_MAX <= LEASE_EXPIRE_KEYS_MAX, "the largest lease fits one expiry");
+assert(LEASE_EXPIRE_KEYS_MAX <= DELETE_KEYS_MAX, "the events of one expiry have op indexes");
+assert(HISTORY_MARK_BYTES_MAX < COMPACTION_HISTORY_BYTES_DEFAULT, "marks are finer than what they bound");
 assert(BODY_BYTES_MAX > TXN_BYTES_MAX, "a txn of the largest size fits a request body");

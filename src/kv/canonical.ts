@@ -6,6 +6,9 @@ import { canonicalJson, type JsonValue } from "../base/json.ts";
 import type { Command, Operation } from "./command.ts";
 
 export function canonicalCommand(command: Command): string {
+  if (command.kind === "lease_keep_alive") {
+    return canonicalJson({ kind: command.kind, items: command.items.map((item) => withoutDefaults(item, {})) });
+  }
   if (command.kind !== "txn") return canonicalJson(withoutDefaults(command, { metadata: "{}" }));
   return canonicalJson({
     kind: "txn",

@@ -108,7 +108,31 @@ export type Command =
   | ({ readonly kind: "txn" } & Txn)
   | { readonly kind: "lease_grant"; readonly ttl_s: number; readonly metadata?: JsonObject; readonly id?: number }
   | { readonly kind: "lease_revoke"; readonly id: number }
-  | { readonly kind: "compact"; readonly revision: number };
+  /** Renews many leases in one entry, each for its TTL (or `ttl_s`, which replaces it) from the entry's time. */
+  | { readonly kind: "lease_keep_alive"; readonly items: readonly KeepAlive[] }
+  /** Proposed by the leader alone. Ends each lease that is still as the leader saw it and due by the entry's time. */
+  | { readonly kind: "lease_expire"; readonly leases: readonly SeenLease[] }
+  /** Proposed by the leader alone, once after a change of leader: no lease ends before it. */
+  | { readonly kind: "lease_floor"; readonly floor_ms: number }
+  | { readonly kind: "compact"; readonly revision: number }
+  /** Proposed by the leader alone: the next chunk of rows that compaction made unreadable goes (compaction.ts). */
+  | { readonly kind: "compact_remove"; readonly rows_max: number };
+
+export interface KeepAlive {
+  readonly id: number;
+  readonly ttl_s?: number;
+}
+
+/** `expires_at_ms` as it is stored, without the floor: another number means that the lease was renewed. */
+export interface SeenLease {
+  readonly id: number;
+  readonly expires_at_ms: number;
+}
+
+/** In the order of the request. An anonymous lease is not found: its expiry is a field of its record (`touch`). */
+export type KeepAliveResult =
+  | { readonly id: number; readonly ttl_s: number; readonly expires_at_ms: number }
+  | { readonly id: number; readonly not_found: true };
 
 export interface Idempotency {
   /** The caller's principal: the same key of two principals is two keys. */
@@ -131,7 +155,14 @@ export type CommandResult =
   | ({ readonly kind: "txn" } & TxnResult)
   | { readonly kind: "lease_grant"; readonly id: number; readonly ttl_s: number; readonly expires_at_ms: number }
   | { readonly kind: "lease_revoke"; readonly deleted: number }
-  | { readonly kind: "compact"; readonly compact_revision: number };
+  | { readonly kind: "lease_keep_alive"; readonly items: readonly KeepAliveResult[] }
+  /** The leases that ended; one that was renewed, is not due, is gone or did not fit is left out and left as it is. */
+  | { readonly kind: "lease_expire"; readonly expired: readonly number[]; readonly deleted: number }
+  /** The floor that holds now. */
+  | { readonly kind: "lease_floor"; readonly floor_ms: number }
+  | { readonly kind: "compact"; readonly compact_revision: number }
+  /** `removed`: changes whose rows went. `done`: nothing is left to remove until the next compaction. */
+  | { readonly kind: "compact_remove"; readonly removed: number; readonly done: boolean };
 
 /** Reads. Each is answered from one state, at one revision, and goes through no log. */
 export type Query =
@@ -160,8 +191,52 @@ export type Query =
   /** A txn without writes: evaluated, never logged. */
   | ({ readonly kind: "txn" } & Txn)
   | { readonly kind: "txn_result"; readonly scope: string; readonly key: string }
+  /** Events of a selector behind a position, oldest first: the pull side of sync. */
+  | {
+      readonly kind: "changes";
+      readonly selector: Selector;
+      /** Position of the last event seen; op index 99 999 (position.ts) asks for everything with a higher revision. */
+      readonly after: readonly [revision: number, opIndex: number];
+      readonly limit: number;
+    }
   | { readonly kind: "lease"; readonly id: number }
+  | {
+      readonly kind: "lease_list";
+      readonly limit: number;
+      /** `next` of the page before. */
+      readonly after?: number;
+      /** Also the leases behind TTLs of records. */
+      readonly anonymous?: boolean;
+    }
+  /** Entries of the due index that are due at or before `at_ms`, earliest first. */
+  | {
+      readonly kind: "due";
+      readonly at_ms: number;
+      readonly limit: number;
+      /** The last entry of the page before. */
+      readonly after?: readonly [dueAtMs: number, key: string];
+    }
   | { readonly kind: "revision" };
+
+export interface LeaseInfo {
+  readonly id: number;
+  readonly ttl_s: number;
+  /** No earlier than the lease floor. */
+  readonly expires_at_ms: number;
+  /** By the clock of the node that answers; 0 when the lease is due but not yet ended. */
+  readonly remaining_ms: number;
+  /** A TTL of a record. */
+  readonly anonymous: boolean;
+  readonly metadata: JsonObject;
+  readonly keys_count: number;
+}
+
+export interface DueEntry {
+  readonly due_at_ms: number;
+  readonly key: string;
+  /** Of the record; whoever handles the entry guards its write with it. */
+  readonly mod_revision: number;
+}
 
 export type QueryResult =
   | { readonly kind: "get"; readonly record: KeyRecord | null }
@@ -184,21 +259,22 @@ export type QueryResult =
       readonly outcome?: Outcome<CommandResult>;
     }
   | {
-      readonly kind: "lease";
-      readonly lease: {
-        readonly id: number;
-        readonly ttl_s: number;
-        readonly expires_at_ms: number;
-        /** By the clock of the node that answers; 0 when the lease is due but not yet ended. */
-        readonly remaining_ms: number;
-        /** A TTL of a record. */
-        readonly anonymous: boolean;
-        readonly metadata: JsonObject;
-        readonly keys_count: number;
-        /** In byte order; cut where they would be over a reply (`keys_count` is exact). */
-        readonly keys: readonly string[];
-      } | null;
+      readonly kind: "changes";
+      readonly events: readonly ChangeEvent[];
+      /** Where the next page begins. It may move although the page is empty: a page looks at a bounded stretch. */
+      readonly next: readonly [revision: number, opIndex: number];
+      /** False: the page ends inside the revision of `next`. */
+      readonly whole: boolean;
+      readonly has_more: boolean;
     }
+  | {
+      readonly kind: "lease";
+      /** `keys` in byte order; cut where they would be over a reply (`keys_count` is exact). */
+      readonly lease: (LeaseInfo & { readonly keys: readonly string[] }) | null;
+    }
+  /** By id. `next`: where the next page begins; null on the last. A page may be short, or empty, before the last. */
+  | { readonly kind: "lease_list"; readonly leases: readonly LeaseInfo[]; readonly next: number | null }
+  | { readonly kind: "due"; readonly entries: readonly DueEntry[]; readonly more: boolean }
   | { readonly kind: "revision" };
 
 /** One change of one key. `(revision, op_index)` identifies it. */

@@ -9,6 +9,7 @@ import { unreachable } from "../base/assert.ts";
 import { equalJson, type JsonValue } from "../base/json.ts";
 import type { Compare, OrderOperator, Value } from "./command.ts";
 import { compareJson } from "./json-order.ts";
+import { remainingMs } from "./lease-expiry.ts";
 import { readLease } from "./leases.ts";
 import { type Current, decodeRecord, readCurrent, readHistoryText } from "./records.ts";
 import type { View } from "./state.ts";
@@ -45,7 +46,7 @@ function leaseIdOf(current: Current | null): number | null {
 function remainingSeconds(view: View, current: Current | null): number | null {
   if (current === null || current.leaseId === 0) return null;
   const lease = readLease(view.store, current.leaseId);
-  return lease === null ? null : Math.max(0, lease.expiresAtMs - view.timeMs) / 1000;
+  return lease === null ? null : remainingMs(view, lease) / 1000;
 }
 
 function currentValue(view: View, current: Current | null): Value | null {

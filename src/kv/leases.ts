@@ -4,12 +4,15 @@
  * E1. A key is attached to at most one lease; the attachment row exists exactly while the key's current row names it.
  * E2. Each lease has one row in the expiry index, at its expiry; the lease row counts its attachments.
  * E3. An anonymous lease ends when its key leaves it; nobody else can attach to it.
- * E4. Time is the entry's. No lease ends by itself: only a command ends it.
+ * E4. Time is the entry's. No lease ends by itself: only a command ends it (lease-expiry.ts). Until then it can be renewed,
+ * also when its time has passed.
  */
 import { assert } from "../base/assert.ts";
+import { utf8Length } from "../base/bytes.ts";
 import type { JsonObject } from "../base/json.ts";
 import { LEASE_KEYS_MAX, LEASES_MAX } from "../base/limits.ts";
-import type { CommandResult } from "./command.ts";
+import type { CommandResult, KeepAlive, KeepAliveResult } from "./command.ts";
+import { indexBytes, leaseBytes } from "./quota.ts";
 import { deleteRecord, NO_METADATA, readCurrent } from "./records.ts";
 import { refuse } from "./refusal.ts";
 import { attachmentBounds, attachmentRow, expiryRow, keyOfAttachmentRow, leaseRow } from "./rows.ts";
@@ -31,15 +34,22 @@ const LEASE_COUNTER_MAX = 2 ** 48;
 
 export function readLease(store: OrderedStore, id: number): Lease | null {
   const row = store.get(leaseRow(id));
-  if (row === undefined) return null;
+  return row === undefined ? null : decodeLease(row);
+}
+
+export function decodeLease(row: string): Lease {
   const [ttlS, expiresAtMs, anonymous, keysCount, metadata]: LeaseTuple = JSON.parse(row);
   return { ttlS, expiresAtMs, anonymous: anonymous === 1, keysCount, metadata };
 }
 
 function writeLease(store: OrderedStore, id: number, lease: Lease): void {
-  const metadata = lease.metadata === NO_METADATA ? "{}" : JSON.stringify(lease.metadata);
+  const metadata = metadataText(lease);
   const text = `[${lease.ttlS},${lease.expiresAtMs},${lease.anonymous ? 1 : 0},${lease.keysCount},${metadata}]`;
   store.put(leaseRow(id), text);
+}
+
+function metadataText(lease: Lease): string {
+  return lease.metadata === NO_METADATA ? "{}" : JSON.stringify(lease.metadata);
 }
 
 /** The keys attached to a lease, in byte order. */
@@ -70,16 +80,32 @@ export function grantLease(
 export function revokeLease(draft: Draft, id: number): CommandResult {
   const lease = readLease(draft.store, id);
   if (lease === null) refuse("unknown_lease", `There is no lease ${id}.`);
+  return { kind: "lease_revoke", deleted: endLease(draft, id, lease) };
+}
+
+/** Renews each lease from the entry's time; one that is gone does not stop the others. */
+export function keepAlive(draft: Draft, items: readonly KeepAlive[]): CommandResult {
+  const results = items.map(({ id, ttl_s }): KeepAliveResult => {
+    const lease = readLease(draft.store, id);
+    if (lease === null || lease.anonymous) return { id, not_found: true };
+    const renewed = renewLease(draft, id, lease, ttl_s ?? lease.ttlS);
+    return { id, ttl_s: renewed.ttlS, expires_at_ms: renewed.expiresAtMs };
+  });
+  return { kind: "lease_keep_alive", items: results };
+}
+
+/** Ends a lease with its keys; answers how many they were. */
+export function endLease(draft: Draft, id: number, lease: Lease): number {
   const keys = attachedKeys(draft.store, id);
   assert(keys.length === lease.keysCount, `lease ${id} counts ${lease.keysCount} keys, has ${keys.length}`);
   for (const key of keys) {
     const current = readCurrent(draft.store, key);
     assert(current !== null && current.leaseId === id, `key attached to lease ${id} does not name it`);
-    draft.store.delete(attachmentRow(id, key));
+    detachRow(draft, key, id);
     deleteRecord(draft, key, current);
   }
   removeLease(draft, id, lease);
-  return { kind: "lease_revoke", deleted: keys.length };
+  return keys.length;
 }
 
 /** What a put says about the lease of its record. */
@@ -111,7 +137,7 @@ export function moveLease(
       });
     }
     if (before !== 0) detachKey(draft, key, before);
-    draft.store.put(attachmentRow(wish.lease, key), "");
+    attachRow(draft, key, wish.lease);
     writeLease(draft.store, wish.lease, { ...lease, keysCount: lease.keysCount + 1 });
     return { leaseId: wish.lease, expiresAtMs: null };
   }
@@ -125,17 +151,13 @@ function moveToTtl(draft: Draft, key: string, before: number, ttlS: number): { l
     const lease = readLease(draft.store, before);
     assert(lease !== null, `key names lease ${before}, which is absent`);
     if (lease.anonymous) {
-      const renewed = { ...lease, ttlS, expiresAtMs: draft.timeMs + ttlS * 1000 };
-      draft.store.delete(expiryRow(lease.expiresAtMs, before));
-      draft.store.put(expiryRow(renewed.expiresAtMs, before), "");
-      writeLease(draft.store, before, renewed);
-      return { leaseId: before, expiresAtMs: renewed.expiresAtMs };
+      return { leaseId: before, expiresAtMs: renewLease(draft, before, lease, ttlS).expiresAtMs };
     }
     detachKey(draft, key, before);
   }
   const id = nextLeaseId(draft);
   const lease = createLease(draft, id, { ttlS, anonymous: true, keysCount: 1, metadata: NO_METADATA });
-  draft.store.put(attachmentRow(id, key), "");
+  attachRow(draft, key, id);
   return { leaseId: id, expiresAtMs: lease.expiresAtMs };
 }
 
@@ -143,9 +165,27 @@ function moveToTtl(draft: Draft, key: string, before: number, ttlS: number): { l
 export function detachKey(draft: Draft, key: string, id: number): void {
   const lease = readLease(draft.store, id);
   assert(lease !== null, `key names lease ${id}, which is absent`);
-  draft.store.delete(attachmentRow(id, key));
+  detachRow(draft, key, id);
   if (lease.anonymous) removeLease(draft, id, lease);
   else writeLease(draft.store, id, { ...lease, keysCount: lease.keysCount - 1 });
+}
+
+function attachRow(draft: Draft, key: string, id: number): void {
+  draft.store.put(attachmentRow(id, key), "");
+  draft.meta.logicalBytes += indexBytes(key);
+}
+
+function detachRow(draft: Draft, key: string, id: number): void {
+  draft.store.delete(attachmentRow(id, key));
+  draft.meta.logicalBytes -= indexBytes(key);
+}
+
+function renewLease(draft: Draft, id: number, lease: Lease, ttlS: number): Lease {
+  const renewed: Lease = { ...lease, ttlS, expiresAtMs: draft.timeMs + ttlS * 1000 };
+  draft.store.delete(expiryRow(lease.expiresAtMs, id));
+  draft.store.put(expiryRow(renewed.expiresAtMs, id), "");
+  writeLease(draft.store, id, renewed);
+  return renewed;
 }
 
 function createLease(
@@ -168,6 +208,7 @@ function createLease(
   writeLease(draft.store, id, lease);
   draft.store.put(expiryRow(lease.expiresAtMs, id), "");
   draft.meta.leasesCount += 1;
+  draft.meta.logicalBytes += bytesOf(lease);
   return lease;
 }
 
@@ -175,6 +216,11 @@ function removeLease(draft: Draft, id: number, lease: Lease): void {
   draft.store.delete(leaseRow(id));
   draft.store.delete(expiryRow(lease.expiresAtMs, id));
   draft.meta.leasesCount -= 1;
+  draft.meta.logicalBytes -= bytesOf(lease);
+}
+
+function bytesOf(lease: Lease): number {
+  return leaseBytes(utf8Length(metadataText(lease)));
 }
 
 /** Skips ids that somebody chose explicitly and still holds. */

@@ -13,9 +13,11 @@ import { assert, unreachable } from "../base/assert.ts";
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import { hashText } from "../base/hash.ts";
 import type { ChangeEvent, Command, CommandResult, Outcome, Proposal, Query, QueryResult } from "./command.ts";
-import { compact } from "./compaction.ts";
+import { compact, isRemovalPending, removeCompacted } from "./compaction.ts";
+import { markHistory } from "./history-marks.ts";
 import { answerWithoutRunning, evictResults, type OldestResult, storeResult } from "./idempotency.ts";
-import { grantLease, revokeLease } from "./leases.ts";
+import { expireLeases, raiseLeaseFloor } from "./lease-expiry.ts";
+import { grantLease, keepAlive, revokeLease } from "./leases.ts";
 import { applyChanges, type Change, Overlay } from "./overlay.ts";
 import { runQuery } from "./queries.ts";
 import { type Draft, type Meta, readMeta, writeMeta } from "./state.ts";
@@ -45,8 +47,14 @@ export interface Machine {
   readonly compactRevision: number;
   readonly digest: string;
   readonly timeMs: number;
-  /** Compared with the quota at admission (design 01 §5). */
+  /** Compared with the quota at admission (design 01 §5, quota.ts). */
   readonly logicalBytes: number;
+  /** No lease ends before it (lease-expiry.ts X2). */
+  readonly leaseFloorMs: number;
+  /** Rows of compacted history are left to remove: the leader proposes `compact_remove` until this is false. */
+  readonly removalPending: boolean;
+  /** Bytes of all changes ever made (history-marks.ts). */
+  readonly historyBytes: number;
   /** For this folder only: position and counters, and what saves reading rows again. */
   readonly internal: Internal;
 }
@@ -84,6 +92,15 @@ export function openMachine(store: OrderedStore): Machine {
     },
     get logicalBytes() {
       return internal.meta.logicalBytes;
+    },
+    get leaseFloorMs() {
+      return internal.meta.leaseFloorMs;
+    },
+    get removalPending() {
+      return isRemovalPending(internal.meta);
+    },
+    get historyBytes() {
+      return internal.meta.historyBytes;
     },
   };
 }
@@ -157,7 +174,10 @@ function runWhole(internal: Internal, draft: Draft, command: Command): Ran {
   const untouched = { ...draft.meta };
   try {
     const result = runCommand(draft, command);
-    if (draft.events.length > 0) draft.meta.revision = draft.revision;
+    if (draft.events.length > 0) {
+      draft.meta.revision = draft.revision;
+      markHistory(draft);
+    }
     return { draft, outcome: { ok: true, revision: draft.meta.revision, result } };
   } catch (error) {
     const refusal = refusalOf(error);
@@ -177,8 +197,16 @@ function runCommand(draft: Draft, command: Command): CommandResult {
       return grantLease(draft, command);
     case "lease_revoke":
       return revokeLease(draft, command.id);
+    case "lease_keep_alive":
+      return keepAlive(draft, command.items);
+    case "lease_expire":
+      return expireLeases(draft, command.leases);
+    case "lease_floor":
+      return raiseLeaseFloor(draft, command.floor_ms);
     case "compact":
       return compact(draft, command.revision);
+    case "compact_remove":
+      return removeCompacted(draft, command.rows_max);
     default:
       return unreachable(command);
   }
@@ -193,8 +221,10 @@ function refusalOf(error: unknown): ErrorBody {
 /** Chains position, counters and every changed row; the stage hands the rows over in key order (overlay.ts V3). */
 function digestOf(meta: Meta, changes: readonly Change[]): number {
   const { index, timeMs, revision, compactRevision, leaseCounter, idemFloor, idemBytes, logicalBytes } = meta;
+  const { leaseFloorMs, removedRevision, removedOpIndex, historyBytes, markRevision } = meta;
   let digest = hashText(
-    `${index},${timeMs},${revision},${compactRevision},${leaseCounter},${idemFloor},${idemBytes},${logicalBytes}`,
+    `${index},${timeMs},${revision},${compactRevision},${leaseCounter},${idemFloor},${idemBytes},${logicalBytes},` +
+      `${leaseFloorMs},${removedRevision},${removedOpIndex},${historyBytes},${markRevision}`,
     meta.digest,
   );
   for (const [key, value] of changes) {

@@ -3,16 +3,20 @@
  */
 import { unreachable } from "../base/assert.ts";
 import { REPLY_BYTES_MAX } from "../base/limits.ts";
+import { readChanges } from "./changes.ts";
 import type { KeyRecord, Query, QueryResult } from "./command.ts";
+import { readDue } from "./due-index.ts";
+import { walkHistory } from "./history-walk.ts";
 import { readResult } from "./idempotency.ts";
-import { attachedKeys, readLease } from "./leases.ts";
+import { describeLease, listLeases } from "./lease-queries.ts";
+import { isWhole } from "./position.ts";
 import { checkRevision, listRecords, readHistory, readRecord } from "./reads.ts";
 import { refuse } from "./refusal.ts";
 import type { Meta, View } from "./state.ts";
 import { readTxn } from "./txn.ts";
 
 export interface QueryView extends View {
-  readonly meta: Readonly<Pick<Meta, "revision" | "compactRevision" | "idemFloor">>;
+  readonly meta: Readonly<Pick<Meta, "revision" | "compactRevision" | "leaseFloorMs" | "idemFloor">>;
 }
 
 export function runQuery(view: QueryView, query: Query): QueryResult {
@@ -36,8 +40,14 @@ export function runQuery(view: QueryView, query: Query): QueryResult {
       if (stored === null) return { kind: "txn_result", status: "unknown", idem_floor: idemFloor };
       return { kind: "txn_result", status: "known", idem_floor: idemFloor, outcome: stored.outcome };
     }
+    case "changes":
+      return changes(view, query);
     case "lease":
-      return { kind: "lease", lease: describeLease(view, query.id) };
+      return describeLease(view, query.id);
+    case "lease_list":
+      return listLeases(view, query);
+    case "due":
+      return readDue(view.store, query);
     case "revision":
       return { kind: "revision" };
     default:
@@ -75,30 +85,24 @@ function list(view: View, query: Query & { readonly kind: "list" }): QueryResult
   return { kind: "list", records, count, more };
 }
 
-type LeaseInfo = (QueryResult & { readonly kind: "lease" })["lease"];
-
-function describeLease(view: View, id: number): LeaseInfo {
-  const lease = readLease(view.store, id);
-  if (lease === null) return null;
+function changes(view: View, query: Query & { readonly kind: "changes" }): QueryResult {
+  const { revision, compactRevision } = view.meta;
+  const history = { store: view.store, revision, compactRevision };
+  const page = readChanges(
+    { revision, compactRevision, walk: (request, visit) => walkHistory(history, request, visit) },
+    {
+      selector: query.selector,
+      after: { revision: query.after[0], opIndex: query.after[1] },
+      limit: query.limit,
+      bytesMax: REPLY_BYTES_MAX,
+    },
+  );
+  const { next } = page;
   return {
-    id,
-    ttl_s: lease.ttlS,
-    expires_at_ms: lease.expiresAtMs,
-    remaining_ms: Math.max(0, lease.expiresAtMs - view.timeMs),
-    anonymous: lease.anonymous,
-    metadata: lease.metadata,
-    keys_count: lease.keysCount,
-    keys: firstKeys(attachedKeys(view.store, id)),
+    kind: "changes",
+    events: page.events,
+    next: [next.revision, next.opIndex],
+    whole: isWhole(next),
+    has_more: page.hasMore,
   };
-}
-
-/** As many keys as fit a reply; `keys_count` tells how many there are. */
-function firstKeys(keys: readonly string[]): readonly string[] {
-  let bytes = 0;
-  const fitting = keys.findIndex((key) => {
-    // A byte of a key takes up to two bytes in UTF-8 text, or six as a JSON escape; two is the common worst case.
-    bytes += 2 * key.length + 3;
-    return bytes > REPLY_BYTES_MAX;
-  });
-  return fitting < 0 ? keys : keys.slice(0, fitting);
 }

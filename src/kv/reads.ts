@@ -1,7 +1,7 @@
 /**
  * Reading records: now, at an older revision, page by page, and the history of one key. Shared by queries and by the
  * `get` of a txn. Reads look at rows only through the indexes and depend on `compactRevision`, never on which old rows
- * happen to be still there: removal may be at a different point on every node (S22).
+ * happen to be still there: removal is a matter of later commands (S22).
  */
 import type { ChangeEvent, KeyRecord, Selector } from "./command.ts";
 import { decodeCurrent, decodeEventAt, decodeRecord, readCurrent, readHistoryText, replyBytes } from "./records.ts";

@@ -10,6 +10,8 @@ import { assert } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import type { JsonObject } from "../base/json.ts";
 import type { ChangeEvent, KeyRecord, Value } from "./command.ts";
+import type { Position } from "./position.ts";
+import { indexBytes, ROW_OVERHEAD_BYTES } from "./quota.ts";
 import { currentRow, dueRow, historyRow, positionOfRow, versionRow } from "./rows.ts";
 import type { Draft } from "./state.ts";
 import type { OrderedStore } from "./store.ts";
@@ -27,9 +29,6 @@ export interface Current {
 }
 
 type CurrentTuple = readonly [number, number, number, number, number, number | null];
-
-/** Charged per change for version, current and other index rows, beside twice the key. */
-const CHANGE_OVERHEAD_BYTES = 64;
 
 export const NO_METADATA: JsonObject = Object.freeze({});
 
@@ -71,13 +70,24 @@ type HistoryHeader = readonly [
  * JSON text, or `b` and base64.
  */
 function encodeHistory(event: ChangeEvent): string {
-  if (event.value === null) return `d[${JSON.stringify(event.key)}]`;
+  if (event.value === null) return tombstoneText(event.key);
   const contentType = event.content_type === null ? "null" : JSON.stringify(event.content_type);
   const metadata = event.metadata === NO_METADATA ? "{}" : JSON.stringify(event.metadata);
   const header =
     `p[${JSON.stringify(event.key)},${event.create_revision},${event.version},${event.lease_id ?? 0},` +
     `${event.expires_at_ms},${contentType},${metadata}]\n`;
   return header + encodeValue(event.value);
+}
+
+function tombstoneText(key: string): string {
+  return `d[${JSON.stringify(key)}]`;
+}
+
+/** The key alone: most readers of a history row do not need its value parsed. */
+export function keyOfHistory(text: string): string {
+  const end = text.charCodeAt(0) === 0x64 ? text.length : text.indexOf("\n");
+  const [key]: readonly [string] = JSON.parse(text.slice(1, end));
+  return key;
 }
 
 export function encodeValue(value: Value): string {
@@ -172,6 +182,7 @@ export function putRecord(draft: Draft, key: string, before: Current | null, fie
     dueAtMs: fields.dueAtMs,
   };
   draft.store.put(currentRow(key), encodeCurrent(after));
+  if (before === null) draft.meta.logicalBytes += recordBytes(key);
   moveDue(draft, key, before?.dueAtMs ?? null, fields.dueAtMs);
 }
 
@@ -179,6 +190,7 @@ export function putRecord(draft: Draft, key: string, before: Current | null, fie
 export function deleteRecord(draft: Draft, key: string, before: Current): void {
   addEvent(draft, deleteEvent(draft.revision, draft.events.length, key));
   draft.store.delete(currentRow(key));
+  draft.meta.logicalBytes -= recordBytes(key);
   moveDue(draft, key, before.dueAtMs, null);
 }
 
@@ -204,12 +216,40 @@ function addEvent(draft: Draft, event: ChangeEvent): void {
   const text = encodeHistory(event);
   draft.store.put(historyRow(event.revision, event.op_index), text);
   draft.store.put(versionRow(event.key, event.revision, event.op_index), event.type === "put" ? "p" : "d");
-  draft.meta.logicalBytes += utf8Length(text) + 2 * event.key.length + CHANGE_OVERHEAD_BYTES;
+  const bytes = changeBytes(event.key, text);
+  draft.meta.logicalBytes += bytes;
+  draft.meta.historyBytes += bytes;
   draft.events.push(event);
+}
+
+/** Takes one version of `key` out of history; compaction.ts decides which. */
+export function removeVersion(draft: Draft, key: string, position: Position, text: string): void {
+  draft.store.delete(historyRow(position.revision, position.opIndex));
+  draft.store.delete(versionRow(key, position.revision, position.opIndex));
+  draft.meta.logicalBytes -= changeBytes(key, text);
+}
+
+/** What a change weighs until compaction removes it: its history row and its version row. */
+function changeBytes(key: string, text: string): number {
+  return utf8Length(text) + key.length + 2 * ROW_OVERHEAD_BYTES;
+}
+
+/**
+ * What a live record weighs beside its changes: its current row, and the tombstone that will end it. Paid in advance,
+ * so that no delete needs room, also not one of 10 000 keys.
+ */
+function recordBytes(key: string): number {
+  return key.length + ROW_OVERHEAD_BYTES + changeBytes(key, tombstoneText(key));
 }
 
 function moveDue(draft: Draft, key: string, before: number | null, after: number | null): void {
   if (before === after) return;
-  if (before !== null) draft.store.delete(dueRow(before, key));
-  if (after !== null) draft.store.put(dueRow(after, key), "");
+  if (before !== null) {
+    draft.store.delete(dueRow(before, key));
+    draft.meta.logicalBytes -= indexBytes(key);
+  }
+  if (after !== null) {
+    draft.store.put(dueRow(after, key), "");
+    draft.meta.logicalBytes += indexBytes(key);
+  }
 }

@@ -8,6 +8,7 @@
  *   c key                       [rev,op,create,version,…]      current record of each live key (no value)
  *   d due_ms(16) key            ""                             due index
  *   e expires_ms(16) lease(16)  ""                             leases in the order of their expiry
+ *   h rev(16)                   [time_ms,bytes]                history marks: when a revision was made, bytes up to it
  *   i scope \x01 key            header \n outcome              idempotency results
  *   k key \x01 rev(16) op(5)    "p" | "d"                      versions of one key
  *   l lease(16)                 lease                          leases
@@ -100,6 +101,29 @@ export const attachmentRow = (id: number, key: string): string => `a${digits16(i
 export const attachmentBounds = (id: number): Bounds => ({ start: `a${digits16(id)}`, end: `a${digits16(id + 1)}` });
 export const keyOfAttachmentRow = (row: string): string => unescapeKey(row.slice(1 + 16));
 export const expiryRow = (expiresAtMs: number, id: number): string => `e${digits16(expiresAtMs)}${digits16(id)}`;
+/** Bounds of all leases behind an id; 0 = all of them. */
+export const leaseBounds = (after: number): Bounds => ({ start: leaseRow(after + 1), end: "m" });
+export const idOfLeaseRow = (row: string): number => Number(row.slice(1));
+/** Bounds of the expiry index up to and with a time. */
+export const expiryBounds = (untilMs: number): Bounds => ({ start: "e", end: `e${digits16(untilMs + 1)}` });
+export const partsOfExpiryRow = (row: string): readonly [expiresAtMs: number, id: number] => [
+  Number(row.slice(1, 1 + 16)),
+  Number(row.slice(1 + 16)),
+];
+/** Bounds of the due index up to and with a time, behind an entry of it. */
+export const dueBounds = (after: readonly [dueAtMs: number, key: string] | null, untilMs: number): Bounds => ({
+  // No key holds "\x01" once it is escaped: this is the lowest bound behind the entry.
+  start: after === null ? "d" : `${dueRow(after[0], after[1])}\u0001`,
+  end: `d${digits16(untilMs + 1)}`,
+});
+export const partsOfDueRow = (row: string): readonly [dueAtMs: number, key: string] => [
+  Number(row.slice(1, 1 + 16)),
+  unescapeKey(row.slice(1 + 16)),
+];
+export const markRow = (revision: number): string => `h${digits16(revision)}`;
+/** Bounds of the marks with from < revision <= to. */
+export const markBounds = (from: number, to: number): Bounds => ({ start: markRow(from + 1), end: markRow(to + 1) });
+export const revisionOfMarkRow = (row: string): number => Number(row.slice(1));
 export const dueRow = (dueAtMs: number, key: string): string => `d${digits16(dueAtMs)}${escapeKey(key)}`;
 export const resultOrderRow = (sequence: number): string => `o${digits16(sequence)}`;
 /** Both parts are byte strings. */

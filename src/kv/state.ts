@@ -7,11 +7,12 @@
  */
 import { assert, assertCounter } from "../base/assert.ts";
 import type { ChangeEvent } from "./command.ts";
+import { REVISION_END } from "./position.ts";
 import { META_ROW } from "./rows.ts";
 import type { OrderedStore } from "./store.ts";
 
 /** Written into the meta row; another layout of rows is another number. */
-export const STATE_FORMAT = 1;
+export const STATE_FORMAT = 2;
 
 export interface Meta {
   readonly format: number;
@@ -32,8 +33,18 @@ export interface Meta {
   idemBytes: number;
   /** A key whose first try may have been evicted has `since` below this. */
   idemFloor: number;
-  /** UTF-8 bytes of history, with a flat charge for the index rows; compared with the quota at admission. */
+  /** What the state weighs (quota.ts); compared with the quota at admission. */
   logicalBytes: number;
+  /** No lease ends before it (lease-expiry.ts). */
+  leaseFloorMs: number;
+  /** Removal has passed every history row up to here (compaction.ts). */
+  removedRevision: number;
+  removedOpIndex: number;
+  /** Bytes of all changes ever made, removed ones included: it only grows. */
+  historyBytes: number;
+  /** The newest history mark (history-marks.ts): its revision, and `historyBytes` at it. */
+  markRevision: number;
+  markBytes: number;
 }
 
 export function readMeta(store: OrderedStore): Meta {
@@ -53,12 +64,19 @@ export function readMeta(store: OrderedStore): Meta {
       idemBytes: 0,
       idemFloor: 0,
       logicalBytes: 0,
+      leaseFloorMs: 0,
+      removedRevision: 0,
+      removedOpIndex: REVISION_END,
+      historyBytes: 0,
+      markRevision: 0,
+      markBytes: 0,
     };
   }
   const meta: Meta = JSON.parse(row);
   assert(meta.format === STATE_FORMAT, `state format ${meta.format}, this program reads ${STATE_FORMAT}`);
   for (const [name, value] of Object.entries(meta)) assertCounter(value, `meta.${name}`);
   assert(meta.compactRevision <= meta.revision, `compacted ${meta.compactRevision} above revision ${meta.revision}`);
+  assert(meta.removedRevision <= meta.compactRevision, `removed ${meta.removedRevision} above ${meta.compactRevision}`);
   return meta;
 }
 
@@ -82,6 +100,6 @@ export interface Draft {
 /** What a read may look at. `Draft.meta` before the command's revision is taken has the same shape. */
 export interface View {
   readonly store: OrderedStore;
-  readonly meta: Readonly<Pick<Meta, "revision" | "compactRevision">>;
+  readonly meta: Readonly<Pick<Meta, "revision" | "compactRevision" | "leaseFloorMs">>;
   readonly timeMs: number;
 }

@@ -8,8 +8,14 @@
 import { unreachable } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import type { ErrorBody } from "../base/errors.ts";
-import { IDEMPOTENCY_KEY_BYTES_MAX } from "../base/limits.ts";
-import type { Command, Idempotency, Proposal, Query, Txn } from "./command.ts";
+import {
+  COMPACT_REMOVE_ROWS_MAX,
+  IDEMPOTENCY_KEY_BYTES_MAX,
+  LEASE_EXPIRE_LEASES_MAX,
+  LEASE_KEEP_ALIVES_MAX,
+} from "../base/limits.ts";
+import type { Command, Idempotency, KeepAlive, Proposal, Query, SeenLease, Txn } from "./command.ts";
+import { isPosition } from "./position.ts";
 import {
   type AdmissionLimits,
   checkCount,
@@ -86,8 +92,27 @@ export function validateQuery(query: Query, options?: LimitOptions): ErrorBody |
       return checkHistory(query, limits);
     case "txn":
       return checkTxn(query, limits) ?? checkReadOnly(query) ?? checkSize(JSON.stringify(query), limits);
+    case "changes":
+      return (
+        checkSelector(query.selector, "selector", limits) ??
+        checkPageLimit(query.limit, "limit", limits) ??
+        checkPosition(query.after, "after")
+      );
     case "lease":
       return checkLeaseId(query.id, "id");
+    case "lease_list":
+      return (
+        checkPageLimit(query.limit, "limit", limits) ??
+        (query.after === undefined ? null : checkLeaseId(query.after, "after"))
+      );
+    case "due":
+      return (
+        checkTime(query.at_ms, "at_ms") ??
+        checkPageLimit(query.limit, "limit", limits) ??
+        (query.after === undefined
+          ? null
+          : (checkTime(query.after[0], "after[0]") ?? checkKey(query.after[1], "after[1]", limits)))
+      );
     case "txn_result":
     case "revision":
       return null;
@@ -110,11 +135,59 @@ function checkCommand(command: Command, limits: AdmissionLimits): ErrorBody | nu
       );
     case "lease_revoke":
       return checkLeaseId(command.id, "id");
+    case "lease_keep_alive":
+      return (
+        checkListSize(command.items.length, LEASE_KEEP_ALIVES_MAX, "items") ??
+        firstProblem(command.items, (item, position) => checkKeepAlive(item, `items[${position}]`, limits))
+      );
+    case "lease_expire":
+      return (
+        checkListSize(command.leases.length, LEASE_EXPIRE_LEASES_MAX, "leases") ??
+        firstProblem(command.leases, checkSeenLease)
+      );
+    case "lease_floor":
+      return checkTime(command.floor_ms, "floor_ms");
     case "compact":
       return checkRevisionNumber(command.revision, "revision");
+    case "compact_remove":
+      return checkRowsMax(command.rows_max);
     default:
       return unreachable(command);
   }
+}
+
+function checkKeepAlive(item: KeepAlive, at: string, limits: AdmissionLimits): ErrorBody | null {
+  const found = checkLeaseId(item.id, `${at}.id`);
+  if (found !== null || item.ttl_s === undefined) return found;
+  return checkTtl(item.ttl_s, `${at}.ttl_s`, "invalid_lease", limits);
+}
+
+function checkSeenLease(lease: SeenLease, position: number): ErrorBody | null {
+  const at = `leases[${position}]`;
+  return checkLeaseId(lease.id, `${at}.id`) ?? checkTime(lease.expires_at_ms, `${at}.expires_at_ms`);
+}
+
+/** A command that does nothing is not worth a log entry. */
+function checkListSize(count: number, countMax: number, at: string): ErrorBody | null {
+  if (count === 0) return problem("invalid_lease", "no_leases", `${at}: at least one lease is named.`);
+  if (count <= countMax) return null;
+  return problem("invalid_lease", "too_many_leases", `${at}: ${count} leases; at most ${countMax} are allowed.`);
+}
+
+function checkTime(timeMs: unknown, at: string): ErrorBody | null {
+  if (isCounter(timeMs)) return null;
+  return problem("invalid_request", "invalid_time", `${at}: a whole number of milliseconds from 0 is expected.`);
+}
+
+function checkRowsMax(rows: unknown): ErrorBody | null {
+  if (isCounter(rows) && rows >= 1 && rows <= COMPACT_REMOVE_ROWS_MAX) return null;
+  const detail = `rows_max: a whole number from 1 to ${COMPACT_REMOVE_ROWS_MAX} is expected.`;
+  return problem("invalid_request", "invalid_rows_max", detail);
+}
+
+function checkPosition(after: readonly [number, number], at: string): ErrorBody | null {
+  if (isPosition({ revision: after[0], opIndex: after[1] })) return null;
+  return problem("invalid_request", "invalid_position", `${at}: there is no position (${after[0]}, ${after[1]}).`);
 }
 
 function checkTxn(txn: Txn, limits: AdmissionLimits): ErrorBody | null {

@@ -103,6 +103,17 @@ export const txn: fc.Arbitrary<Txn> = fc.record({
   failure: fc.array(operation, { maxLength: 3 }),
 });
 
+export const keepAlive = fc
+  .array(
+    fc.tuple(leaseId, optional("ttl_s", fc.integer({ min: 1, max: 60 }))).map(([id, more]) => ({ id, ...more })),
+    { minLength: 1, maxLength: 4 },
+  )
+  .map((items) => ({ kind: "lease_keep_alive" as const, items }));
+
+export const removal = fc
+  .integer({ min: 1, max: 8 })
+  .map((rows_max) => ({ kind: "compact_remove" as const, rows_max }));
+
 export const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 8, arbitrary: txn.map((parts) => ({ kind: "txn" as const, ...parts })) },
   {
@@ -112,6 +123,23 @@ export const command: fc.Arbitrary<Command> = fc.oneof(
       .map(([ttl_s, more]) => ({ kind: "lease_grant" as const, ttl_s, ...more })),
   },
   { weight: 1, arbitrary: leaseId.map((id) => ({ kind: "lease_revoke" as const, id })) },
+  { weight: 1, arbitrary: keepAlive },
+  {
+    weight: 1,
+    arbitrary: fc
+      .array(fc.record({ id: leaseId, expires_at_ms: fc.constantFrom(1_001_000, 1_002_000, 1_030_000) }), {
+        minLength: 1,
+        maxLength: 3,
+      })
+      .map((leases) => ({ kind: "lease_expire" as const, leases })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .integer({ min: 990_000, max: 1_100_000 })
+      .map((floor_ms) => ({ kind: "lease_floor" as const, floor_ms })),
+  },
+  { weight: 1, arbitrary: removal },
   { weight: 1, arbitrary: fc.integer({ min: 0, max: 10 }).map((revision) => ({ kind: "compact" as const, revision })) },
 );
 

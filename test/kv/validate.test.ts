@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/base/json.ts";
 import { LEASE_TTL_S_MAX } from "../../src/base/limits.ts";
+import { canonicalCommand } from "../../src/kv/canonical.ts";
 import type { Command, Compare, Operation, Query, Selector } from "../../src/kv/command.ts";
 import {
   DEFAULT_LIMITS,
@@ -331,3 +332,71 @@ function listQuery(options: Partial<Query & { kind: "list" }>): Query {
     ...options,
   };
 }
+
+describe("leases, expiry and removal", () => {
+  const items = (count: number) => Array.from({ length: count }, (_, at) => ({ id: at + 1 }));
+  const leases = (count: number) => items(count).map(({ id }) => ({ id, expires_at_ms: 1 }));
+
+  test.each<Command>([
+    { kind: "lease_keep_alive", items: items(500) },
+    { kind: "lease_keep_alive", items: [{ id: 1, ttl_s: LEASE_TTL_S_MAX }] },
+    { kind: "lease_expire", leases: leases(50) },
+    { kind: "lease_floor", floor_ms: 0 },
+    { kind: "compact_remove", rows_max: 1 },
+    { kind: "compact_remove", rows_max: 2000 },
+  ])("$kind at its limit is admitted", (command) => {
+    expect(validateCommand(command)).toBeNull();
+  });
+
+  test.each<[string, Command, string]>([
+    ["no items", { kind: "lease_keep_alive", items: [] }, "no_leases"],
+    ["501 items", { kind: "lease_keep_alive", items: items(501) }, "too_many_leases"],
+    ["a keep-alive of lease 0", { kind: "lease_keep_alive", items: [{ id: 0 }] }, "invalid_lease_id"],
+    ...[0, -1, 0.5, Number.NaN, LEASE_TTL_S_MAX + 1].map((ttl_s): [string, Command, string] => [
+      `a keep-alive for ${ttl_s} s`,
+      { kind: "lease_keep_alive", items: [{ id: 1 }, { id: 2, ttl_s }] },
+      "invalid_ttl",
+    ]),
+    ["no leases", { kind: "lease_expire", leases: [] }, "no_leases"],
+    ["51 leases", { kind: "lease_expire", leases: leases(51) }, "too_many_leases"],
+    ["an expiry of lease 0", { kind: "lease_expire", leases: [{ id: 0, expires_at_ms: 1 }] }, "invalid_lease_id"],
+    ["a fractional time", { kind: "lease_expire", leases: [{ id: 1, expires_at_ms: 1.5 }] }, "invalid_time"],
+    ["a negative floor", { kind: "lease_floor", floor_ms: -1 }, "invalid_time"],
+    ["no rows", { kind: "compact_remove", rows_max: 0 }, "invalid_rows_max"],
+    ["2001 rows", { kind: "compact_remove", rows_max: 2001 }, "invalid_rows_max"],
+  ])("%s is refused", (_what, command, reason) => {
+    expect(reasonOf(command)).toBe(reason);
+  });
+
+  test("a keep-alive is the same request whatever the order of its properties, not of its items", () => {
+    const text = (...list: { id: number; ttl_s?: number }[]) =>
+      canonicalCommand({ kind: "lease_keep_alive", items: list });
+    expect(text({ id: 1, ttl_s: 5 }, { id: 2 })).toBe(text({ ttl_s: 5, id: 1 }, { id: 2, ttl_s: undefined as never }));
+    expect(text({ id: 1 }, { id: 2 })).not.toBe(text({ id: 2 }, { id: 1 }));
+    expect(text({ id: 1 })).not.toBe(text({ id: 1, ttl_s: 5 }));
+  });
+
+  test.each<[string, Query, string | null]>([
+    ["changes", { kind: "changes", selector: { prefix: "" }, after: [0, 99_999], limit: 1000 }, null],
+    [
+      "changes by 1001",
+      { kind: "changes", selector: { key: "k" }, after: [0, 0], limit: 1001 },
+      "range_limit_too_large",
+    ],
+    ["changes of nothing", { kind: "changes", selector: {} as never, after: [0, 0], limit: 1 }, "empty_selector"],
+    [
+      "changes past an end",
+      { kind: "changes", selector: { key: "k" }, after: [0, 100_000], limit: 1 },
+      "invalid_position",
+    ],
+    ["changes at -1", { kind: "changes", selector: { key: "k" }, after: [-1, 0], limit: 1 }, "invalid_position"],
+    ["leases", { kind: "lease_list", limit: 1000, after: 1, anonymous: true }, null],
+    ["leases behind 0", { kind: "lease_list", limit: 1, after: 0 }, "invalid_lease_id"],
+    ["no leases", { kind: "lease_list", limit: 0 }, "invalid_limit"],
+    ["due entries", { kind: "due", at_ms: 0, limit: 1, after: [0, "k"] }, null],
+    ["due entries at no time", { kind: "due", at_ms: -1, limit: 1 }, "invalid_time"],
+    ["due entries behind no key", { kind: "due", at_ms: 1, limit: 1, after: [0, ""] }, "key_empty"],
+  ])("a query of %s", (_what, query, reason) => {
+    expect(ofQuery(query)?.reason ?? null).toBe(reason);
+  });
+});
