@@ -242,7 +242,9 @@ function pinnedNode(request: Request, search: string, nodesCount: number): { nod
   const pairs = search.slice(1).split("&");
   const rest = pairs.filter((pair) => pair !== "" && !pair.startsWith("node="));
   const query = rest.length === 0 ? "" : `?${rest.join("&")}`;
-  const inQuery = pairs.find((pair) => pair.startsWith("node="))?.slice("node=".length);
+  const named = pairs.filter((pair) => pair.startsWith("node="));
+  if (named.length > 1) throw refusal("invalid_request", "repeated_parameter", "Name one node, once.");
+  const inQuery = named[0]?.slice("node=".length);
   const text = request.headers.get("concord-prefer-node") ?? inQuery;
   if (text === undefined) return { node: null, query };
   const node = /^[0-9]$/.test(text) ? Number(text) : 0;

@@ -14,6 +14,12 @@ import { unavailable } from "./waiters.ts";
 
 const OVERLOADED: ErrorBody = { code: "overloaded", detail: "Too many reads wait on this node; try again shortly." };
 
+const UNCONFIRMED: ErrorBody = {
+  code: "timeout",
+  reason: "read_not_confirmed",
+  detail: "A leader is known, but the read was not confirmed in time; nothing was changed, repeat it.",
+};
+
 export function openBarrier(state: NodeState, timeoutMs: number, respond: (error: ErrorBody | null) => void): void {
   if (state.halted !== null || state.identity.membership.kind === "lost") {
     respond(unavailable(state));
@@ -114,7 +120,8 @@ export function sweepReads(state: NodeState, nowMs: number): number {
   const behind = reads.revisions.filter((wait) => nowMs >= wait.deadlineMs);
   reads.revisions = reads.revisions.filter((wait) => nowMs < wait.deadlineMs);
   for (const wait of reads.revisions) nextAtMs = Math.min(nextAtMs, wait.deadlineMs);
-  for (const barrier of expired) barrier.respond(unavailable(state));
+  const known = state.running !== null && leaderOf(state.running.raft) !== null;
+  for (const barrier of expired) barrier.respond(known ? UNCONFIRMED : unavailable(state));
   for (const wait of behind) {
     const revision = state.running?.machine.revision ?? 0;
     const detail = `This node has applied revision ${revision}, not yet ${wait.revision}; wait, or ask another node.`;

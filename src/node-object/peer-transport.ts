@@ -27,6 +27,8 @@ const DIAL_BACKOFF_MS_MIN = 20;
 const DIAL_BACKOFF_MS_MAX = 1000;
 /** Nodes that talk answer each other; a stream that stays silent so long under steady sending is half open. */
 const STREAM_SILENCE_MS_MAX = 2000;
+/** So much longer when the silence is noticed for the first time. */
+const STREAM_SECOND_LOOK_MS = 500;
 
 /** What this file needs of the Durable Object. */
 export interface PeerPlatform {
@@ -54,6 +56,8 @@ interface Peer {
   readonly posts: Set<Attempt>;
   /** When the first frame went out to which nothing has come back yet. */
   unansweredSinceMs: number | null;
+  /** The silence was noticed once and given a second look. */
+  suspected: boolean;
   sentAtMs: number;
   /** A peer that stays away is reported once, until it is heard again. */
   reported: boolean;
@@ -81,6 +85,7 @@ export class PeerTransport implements Transport {
         backoffMs: DIAL_BACKOFF_MS_MIN,
         posts: new Set(),
         unansweredSinceMs: null,
+        suspected: false,
         sentAtMs: 0,
         reported: false,
       });
@@ -141,6 +146,7 @@ export class PeerTransport implements Transport {
 
   #heard(peer: Peer): void {
     peer.unansweredSinceMs = null;
+    peer.suspected = false;
     peer.backoffMs = DIAL_BACKOFF_MS_MIN;
     peer.reported = false;
   }
@@ -168,11 +174,21 @@ export class PeerTransport implements Transport {
     if (peer.stream === null) return false;
     const nowMs = this.#platform.nowMs();
     // After a pause the silence begins anew: the last frame before it may have been one that nobody answers.
-    if (nowMs - peer.sentAtMs > STREAM_SILENCE_MS_MAX) peer.unansweredSinceMs = null;
+    if (nowMs - peer.sentAtMs > STREAM_SILENCE_MS_MAX) {
+      peer.unansweredSinceMs = null;
+      peer.suspected = false;
+    }
     peer.sentAtMs = nowMs;
     peer.unansweredSinceMs ??= nowMs;
+    let silentMs = nowMs - peer.unansweredSinceMs;
+    if (silentMs > STREAM_SILENCE_MS_MAX && !peer.suspected) {
+      // Our own thread may have stalled, with the answers queued behind this turn: one more wait decides.
+      peer.suspected = true;
+      peer.unansweredSinceMs = nowMs - STREAM_SILENCE_MS_MAX + STREAM_SECOND_LOOK_MS;
+      silentMs = nowMs - peer.unansweredSinceMs;
+    }
     try {
-      if (nowMs - peer.unansweredSinceMs <= STREAM_SILENCE_MS_MAX) {
+      if (silentMs <= STREAM_SILENCE_MS_MAX) {
         peer.stream.send(frame);
         return true;
       }
@@ -184,6 +200,7 @@ export class PeerTransport implements Transport {
     closeQuietly(peer.stream);
     peer.stream = null;
     peer.unansweredSinceMs = null;
+    peer.suspected = false;
     return false;
   }
 
@@ -238,6 +255,7 @@ export class PeerTransport implements Transport {
     }
     peer.stream = stream;
     peer.unansweredSinceMs = null;
+    peer.suspected = false;
   }
 
   #backOff(peer: Peer): void {

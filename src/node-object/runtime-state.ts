@@ -80,6 +80,8 @@ export interface Call {
   readonly respond: (reply: CallReply) => void;
   /** A try of it was forwarded and never answered: it may be proposed, whatever a later try says (W2). */
   exposed: boolean;
+  /** Forwards so far: each waits twice as long for its answer, so that a slow leader is not asked ever more. */
+  forwards: number;
   phase: CallPhase;
 }
 
@@ -88,7 +90,7 @@ export type CallPhase =
   | { readonly kind: "unrouted"; readonly retryAtMs: number }
   | { readonly kind: "queued" }
   | { readonly kind: "proposed"; readonly index: number; readonly term: number }
-  | { readonly kind: "forwarded"; readonly leader: NodeId; readonly sentAtMs: number };
+  | { readonly kind: "forwarded"; readonly leader: NodeId; readonly againAtMs: number };
 
 export type CallReply =
   | { readonly kind: "outcome"; readonly outcome: Outcome<CommandResult> }

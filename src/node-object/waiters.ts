@@ -115,6 +115,7 @@ function admit(
     deadlineMs,
     respond,
     exposed: false,
+    forwards: 0,
     phase,
   };
   calls.open.set(call.id, call);
@@ -144,7 +145,9 @@ function route(state: NodeState, call: Call): void {
   state.calls.open.delete(call.id);
   call.id = nextId(state);
   state.calls.open.set(call.id, call);
-  call.phase = { kind: "forwarded", leader, sentAtMs: nowMs };
+  const againAtMs = call.idempotent ? nowMs + resendAfterMs(state) * 2 ** call.forwards : Number.POSITIVE_INFINITY;
+  call.forwards += 1;
+  call.phase = { kind: "forwarded", leader, againAtMs };
   const timeoutMs = Math.max(1, Math.floor(call.deadlineMs - nowMs));
   sendPeer(state, leader, {
     kind: "forward",
@@ -153,11 +156,12 @@ function route(state: NodeState, call: Call): void {
     payload: call.payload,
     timeoutMs,
   });
-  if (call.idempotent) sweepBy(state, nowMs + resendAfterMs(state));
+  sweepBy(state, againAtMs);
 }
 
+/** Longer than an election: a leader that is gone is noticed by then, and its calls are routed anew at once. */
 function resendAfterMs(state: NodeState): number {
-  return 2 * state.config.electionTimeoutMsMax;
+  return 4 * state.config.electionTimeoutMsMax;
 }
 
 export function onForwardReply(state: NodeState, id: number, outcome: ForwardOutcome): void {
@@ -245,7 +249,7 @@ export function rerouteCalls(state: NodeState, running: Running): void {
     else if (call.phase.kind === "forwarded" && call.idempotent) route(state, call);
     else if (call.phase.kind === "proposed" && !leads) {
       // Its fate is known soon or not at all here: the outcome if the entry is applied, else `unknown` (W2).
-      call.deadlineMs = Math.min(call.deadlineMs, nowMs + resendAfterMs(state));
+      call.deadlineMs = Math.min(call.deadlineMs, nowMs + 2 * state.config.electionTimeoutMsMax);
       sweepBy(state, call.deadlineMs);
     }
   }
@@ -263,16 +267,15 @@ export function sweepCalls(state: NodeState, nowMs: number): number {
     }
     if (call.phase.kind === "unrouted" && nowMs >= call.phase.retryAtMs) route(state, call);
     const { phase } = call;
-    if (phase.kind === "forwarded" && call.idempotent && nowMs >= phase.sentAtMs + resendAfterMs(state))
-      route(state, call);
-    nextAtMs = Math.min(nextAtMs, call.deadlineMs, repeatAtMs(state, call));
+    if (phase.kind === "forwarded" && nowMs >= phase.againAtMs) route(state, call);
+    nextAtMs = Math.min(nextAtMs, call.deadlineMs, repeatAtMs(call));
   }
   return nextAtMs;
 }
 
-function repeatAtMs(state: NodeState, call: Call): number {
+function repeatAtMs(call: Call): number {
   if (call.phase.kind === "unrouted") return call.phase.retryAtMs;
-  if (call.phase.kind === "forwarded" && call.idempotent) return call.phase.sentAtMs + resendAfterMs(state);
+  if (call.phase.kind === "forwarded") return call.phase.againAtMs;
   return Number.POSITIVE_INFINITY;
 }
 

@@ -186,9 +186,9 @@ describe("failures", () => {
     await eventually(() => two.accepted.length, 1);
   });
 
-  test("a stream on which nothing comes back for two seconds is given up", async () => {
+  test("a stream that is silent for two seconds, and half a second after a second look, is given up", async () => {
     await openStream();
-    for (let beat = 0; beat < 40; beat += 1) {
+    for (let beat = 0; beat < 51; beat += 1) {
       one.transport.send(envelope(1, 2));
       network.nowMs += 50;
     }
@@ -196,6 +196,22 @@ describe("failures", () => {
     network.nowMs += 50;
     one.transport.send(envelope(1, 2));
     expect(one.requests).toEqual(["/peer/stream 2", "/peer/message 2"]);
+  });
+
+  test("a stream whose answers wait behind a stall of the own thread is kept", async () => {
+    await openStream();
+    one.transport.send(envelope(1, 2));
+    two.transport.send(envelope(2, 1));
+    network.nowMs += 1900;
+    one.transport.send(envelope(1, 2));
+    network.nowMs += 600;
+    one.transport.send(envelope(1, 2)); // noticed here; the answer is heard in a later turn
+    await eventually(() => one.received.length, 1);
+    for (let beat = 0; beat < 20; beat += 1) {
+      network.nowMs += 50;
+      one.transport.send(envelope(1, 2));
+    }
+    expect(one.requests).toEqual([]);
   });
 
   test("a stream that is answered is kept", async () => {
