@@ -39,8 +39,6 @@ export const LEASE_GRACE_MS_MAX = 60_000;
 /** Ten years: far above any use, far below what would overflow a millisecond counter (S35). */
 export const LEASE_TTL_S_MAX = 315_360_000;
 
-export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
-
 /** Automatic compaction keeps so many revisions or so much time, whichever is more, within so many bytes of history. */
 export const COMPACTION_KEEP_REVISIONS_DEFAULT = 100_000;
 export const COMPACTION_KEEP_MS_DEFAULT = 10 * 60 * 1000;

@@ -12,7 +12,7 @@ import type { JsonObject } from "../base/json.ts";
 import type { ChangeEvent, KeyRecord, Value } from "./command.ts";
 import type { Position } from "./position.ts";
 import { indexBytes, ROW_OVERHEAD_BYTES } from "./quota.ts";
-import { currentRow, dueRow, historyRow, positionOfRow, versionRow } from "./rows.ts";
+import { currentRow, dueRow, historyRow, versionRow } from "./rows.ts";
 import type { Draft } from "./state.ts";
 import type { OrderedStore } from "./store.ts";
 
@@ -97,11 +97,6 @@ export function encodeValue(value: Value): string {
 function decodeValue(text: string, from: number): Value {
   if (text.charCodeAt(from) === 0x62) return { base64: text.slice(from + 1) };
   return { json: JSON.parse(text.slice(from + 1)) };
-}
-
-export function decodeEvent(row: string, text: string): ChangeEvent {
-  const [revision, opIndex] = positionOfRow(row);
-  return decodeEventAt(revision, opIndex, text);
 }
 
 export function decodeEventAt(revision: number, opIndex: number, text: string): ChangeEvent {

@@ -141,6 +141,7 @@ export function createRuntime(
   };
 }
 
+/** Runs one turn to its end: the event's work, then whatever it made possible, then the timer (N1). */
 function turn(state: NodeState, work: () => void): void {
   guard(state, () => {
     work();
