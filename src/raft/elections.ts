@@ -7,7 +7,15 @@
  */
 import { assert } from "../base/assert.ts";
 import { appendOwn, broadcastAppend, createProgress } from "./replication.ts";
-import { becomeFollower, electionTime, type MutableOutput, majority, peersOf, type RaftState } from "./state.ts";
+import {
+  becomeFollower,
+  electionTime,
+  type MutableOutput,
+  majority,
+  peersOf,
+  type RaftState,
+  sendToPeers,
+} from "./state.ts";
 import type { Message, NodeId } from "./types.ts";
 
 type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
@@ -135,6 +143,7 @@ function becomeLeader(state: RaftState, granted: ReadonlyMap<NodeId, number>, no
     postponed: false,
     commitNoticeAtMs: Number.POSITIVE_INFINITY,
     reads: { waiting: [], round: null, lastRound: 0 },
+    asleep: null,
   };
   appendOwn(state, state.role, "leader_start", [{ payload: "", payloadBytes: 0 }], nowMs, out);
   broadcastAppend(state, state.role, out);
@@ -158,8 +167,4 @@ function median(values: readonly number[]): number {
   const middle = sorted[(sorted.length - 1) >> 1];
   assert(middle !== undefined, "a leader has at least its own clock");
   return Math.floor(middle);
-}
-
-function sendToPeers(state: RaftState, message: Message, out: MutableOutput): void {
-  for (const to of peersOf(state)) out.sendLate.push({ from: state.config.id, to, message });
 }

@@ -7,7 +7,7 @@
  * R4. With the fence on, the leader's own share counts only once a write of the round's first turn is durable (S01).
  */
 import { broadcastHeartbeat } from "./replication.ts";
-import { type Leader, leaderOf, type MutableOutput, majority, type RaftState, type ReadRequest } from "./state.ts";
+import { type Leader, leaderOf, leaderTimeMs, type MutableOutput, majority, type RaftState, type ReadRequest } from "./state.ts";
 import type { Message, NodeId } from "./types.ts";
 
 type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
@@ -16,9 +16,9 @@ type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
 const READS_WAITING_MAX = 4096;
 
 /** A read of this node: confirmed here when leading, else forwarded; without a leader it is dropped (ask again). */
-export function onRead(state: RaftState, context: number, out: MutableOutput): void {
+export function onRead(state: RaftState, context: number, nowMs: number, out: MutableOutput): void {
   if (state.role.kind === "leader") {
-    waitForRound(state, state.role, { from: state.config.id, context }, out);
+    waitForRound(state, state.role, { from: state.config.id, context }, nowMs, out);
     return;
   }
   const leader = leaderOf(state);
@@ -27,12 +27,19 @@ export function onRead(state: RaftState, context: number, out: MutableOutput): v
   out.sendLate.push({ from: state.config.id, to: leader, message });
 }
 
-export function onReadIndex(state: RaftState, from: NodeId, message: Of<"read_index">, out: MutableOutput): void {
+export function onReadIndex(
+  state: RaftState,
+  from: NodeId,
+  message: Of<"read_index">,
+  nowMs: number,
+  out: MutableOutput,
+): void {
   if (state.role.kind === "leader") {
-    waitForRound(state, state.role, { from, context: message.context }, out);
+    waitForRound(state, state.role, { from, context: message.context }, nowMs, out);
     return;
   }
-  const reply: Message = { kind: "read_index_reply", term: state.term, context: message.context, index: null };
+  const { term } = state;
+  const reply: Message = { kind: "read_index_reply", term, context: message.context, index: null, timeMs: 0 };
   out.sendLate.push({ from: state.config.id, to: from, message: reply });
 }
 
@@ -41,14 +48,20 @@ export function onReadIndexReply(message: Of<"read_index_reply">, out: MutableOu
   if (message.index !== null) out.reads.push({ context: message.context, index: message.index });
 }
 
-function waitForRound(state: RaftState, role: Leader, request: ReadRequest, out: MutableOutput): void {
+function waitForRound(
+  state: RaftState,
+  role: Leader,
+  request: ReadRequest,
+  nowMs: number,
+  out: MutableOutput,
+): void {
   if (role.reads.waiting.length >= READS_WAITING_MAX) return;
   role.reads.waiting.push(request);
-  startRound(state, out);
+  startRound(state, nowMs, out);
 }
 
 /** Begins the next round for all reads that wait, unless one is under way or the term has committed nothing yet. */
-export function startRound(state: RaftState, out: MutableOutput): void {
+export function startRound(state: RaftState, nowMs: number, out: MutableOutput): void {
   const { role } = state;
   if (role.kind !== "leader" || role.reads.round !== null || role.reads.waiting.length === 0) return;
   if (state.commit < role.startIndex) return;
@@ -58,11 +71,17 @@ export function startRound(state: RaftState, out: MutableOutput): void {
   reads.waiting = [];
   if (state.config.fence) out.fence = reads.lastRound;
   broadcastHeartbeat(state, role, out);
-  if (!state.config.fence) confirmRound(state, state.config.id, reads.lastRound, out);
+  if (!state.config.fence) confirmRound(state, state.config.id, reads.lastRound, nowMs, out);
 }
 
 /** Counts a confirmation of the current term; a majority answers every read of the round and begins the next. */
-export function confirmRound(state: RaftState, from: NodeId, round: number, out: MutableOutput): void {
+export function confirmRound(
+  state: RaftState,
+  from: NodeId,
+  round: number,
+  nowMs: number,
+  out: MutableOutput,
+): void {
   if (state.role.kind !== "leader") return;
   const { reads } = state.role;
   if (reads.round === null || round !== reads.round.id) return;
@@ -70,15 +89,21 @@ export function confirmRound(state: RaftState, from: NodeId, round: number, out:
   confirmed.add(from);
   if (confirmed.size < majority(state)) return;
   reads.round = null;
-  for (const request of requests) answer(state, request, index, out);
-  startRound(state, out);
+  const timeMs = leaderTimeMs(state.log, state.role, nowMs);
+  for (const request of requests) answer(state, request, { index, timeMs }, out);
+  startRound(state, nowMs, out);
 }
 
-function answer(state: RaftState, request: ReadRequest, index: number, out: MutableOutput): void {
+function answer(
+  state: RaftState,
+  request: ReadRequest,
+  { index, timeMs }: { readonly index: number; readonly timeMs: number },
+  out: MutableOutput,
+): void {
   if (request.from === state.config.id) {
     out.reads.push({ context: request.context, index });
     return;
   }
-  const message: Message = { kind: "read_index_reply", term: state.term, context: request.context, index };
+  const message: Message = { kind: "read_index_reply", term: state.term, context: request.context, index, timeMs };
   out.sendLate.push({ from: state.config.id, to: request.from, message });
 }

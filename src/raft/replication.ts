@@ -9,7 +9,15 @@
 import { assert } from "../base/assert.ts";
 import { APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX } from "../base/limits.ts";
 import { appendEntries, entriesFrom, type RaftLog, termAt, truncateLog } from "./log.ts";
-import { becomeFollower, type Leader, type MutableOutput, majority, type Progress, type RaftState } from "./state.ts";
+import {
+  becomeFollower,
+  type Leader,
+  leaderTimeMs,
+  type MutableOutput,
+  majority,
+  type Progress,
+  type RaftState,
+} from "./state.ts";
 import type { AppendResult, Entry, Message, NodeId, ProposalPayload } from "./types.ts";
 
 type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
@@ -30,8 +38,7 @@ export function appendOwn(
   nowMs: number,
   out: MutableOutput,
 ): void {
-  const elapsedMs = Math.max(0, Math.floor(nowMs - role.termNowMs));
-  const timeMs = Math.max(state.log.lastTimeMs, role.termWallMs + elapsedMs);
+  const timeMs = leaderTimeMs(state.log, role, nowMs);
   const first = state.log.lastIndex + 1;
   const entries = payloads.map((proposal, position) => ({
     index: first + position,
@@ -107,8 +114,14 @@ function sendAppend(
 
 /** Verifies every follower's position, carries commit index and round, and so repairs whatever was lost (S11). */
 export function broadcastHeartbeat(state: RaftState, role: Leader, out: MutableOutput): void {
+  for (const to of role.progress.keys()) sendHeartbeat(state, role, to, out);
+}
+
+export function sendHeartbeat(state: RaftState, role: Leader, to: NodeId, out: MutableOutput): void {
+  const progress = role.progress.get(to);
+  assert(progress !== undefined, `node ${to} is not a follower of ${state.config.id}`);
   // A probe stays out: the answer to the heartbeat ends it, and a peer that does not answer gets no entries meanwhile.
-  for (const [to, progress] of role.progress) sendAppend(state, role, to, progress, false, out);
+  sendAppend(state, role, to, progress, false, out);
 }
 
 export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
@@ -134,12 +147,15 @@ export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out:
 }
 
 /** Check-quorum (thesis 6.2): a leader that a majority has not answered for an election timeout leads nobody. */
-function hearsMajority(state: RaftState, role: Leader, nowMs: number): boolean {
+export function hearsMajority(state: RaftState, role: Leader, nowMs: number): boolean {
   let heard = 1;
-  for (const progress of role.progress.values()) {
-    if (progress.heardAtMs + state.config.electionTimeoutMsMax >= nowMs) heard += 1;
-  }
+  for (const progress of role.progress.values()) if (isReachable(state, progress, nowMs)) heard += 1;
   return heard >= majority(state);
+}
+
+/** A follower that has answered within an election timeout. */
+export function isReachable(state: RaftState, progress: Progress, nowMs: number): boolean {
+  return progress.heardAtMs + state.config.electionTimeoutMsMax >= nowMs;
 }
 
 export function onAppend(

@@ -6,7 +6,7 @@
 import { assert } from "../base/assert.ts";
 import { nextInteger, type Random } from "../base/random.ts";
 import type { RaftLog } from "./log.ts";
-import type { Entry, Envelope, NodeId, Output } from "./types.ts";
+import type { Entry, Envelope, Message, NodeId, Output } from "./types.ts";
 
 export interface RaftConfig {
   readonly id: NodeId;
@@ -41,6 +41,10 @@ export interface Follower {
   electionAtMs: number;
   /** The timer has fired late once and was put off (a stalled thread must not campaign); it is not put off again. */
   postponed: boolean;
+  /** No election timer (`electionAtMs` is Infinity) until anything happens (design 02 §4). */
+  asleep: boolean;
+  /** Without a leader, it has sent `wake` to the others: its timer does the rest, however often it is asked. */
+  called: boolean;
 }
 
 export interface PreCandidate {
@@ -71,6 +75,13 @@ export interface Leader {
   /** When peers that do not yet know the commit index are told; Infinity = they all will be by other messages. */
   commitNoticeAtMs: number;
   readonly reads: LeaderReads;
+  /** Null while awake. Asleep, both timers are Infinity. */
+  asleep: LeaderSleep | null;
+}
+
+export interface LeaderSleep {
+  /** Members that did not hold the whole log, or were not heard, when the leader fell asleep: it did not tell them. */
+  readonly lagging: readonly NodeId[];
 }
 
 /** What the leader knows of one follower (thesis section 10.2.1). Invariant: 0 <= match < next <= lastIndex + 1. */
@@ -132,11 +143,14 @@ export function createRaft(options: {
   /** Everything up to here is applied, so it is committed. */
   readonly commit: number;
   readonly nowMs: number;
+  /** Start without an election timer: nothing happens until an event or a message asks for it (design 02 §4). */
+  readonly asleep?: boolean;
 }): RaftState {
   const { config, random, log, term, votedFor, commit, nowMs } = options;
   assert(config.voters.includes(config.id), `node ${config.id} is not a voter`);
   assert(term >= log.lastTerm, `term ${term} is below the log's last term ${log.lastTerm}`);
   assert(commit <= log.lastIndex, `commit ${commit} beyond the log's end ${log.lastIndex}`);
+  const role = followerRole(null, NEVER_MS, 0);
   const state: RaftState = {
     config,
     random,
@@ -145,9 +159,10 @@ export function createRaft(options: {
     votedFor,
     commit,
     durableIndex: log.lastIndex,
-    role: { kind: "follower", leader: null, heardLeaderAtMs: NEVER_MS, electionAtMs: 0, postponed: false },
+    role,
   };
-  becomeFollower(state, term, null, nowMs);
+  if (options.asleep === true) fallAsleep(role);
+  else role.electionAtMs = electionTime(state, nowMs);
   return state;
 }
 
@@ -167,21 +182,51 @@ export function becomeFollower(state: RaftState, term: number, leader: NodeId | 
     state.term = term;
     state.votedFor = null;
   }
-  const heardLeaderAtMs = leader === null ? NEVER_MS : nowMs;
-  state.role = {
-    kind: "follower",
-    leader,
-    heardLeaderAtMs,
-    electionAtMs: electionTime(state, nowMs),
-    postponed: false,
-  };
+  state.role = followerRole(leader, leader === null ? NEVER_MS : nowMs, electionTime(state, nowMs));
 }
 
+function followerRole(leader: NodeId | null, heardLeaderAtMs: number, electionAtMs: number): Follower {
+  return { kind: "follower", leader, heardLeaderAtMs, electionAtMs, postponed: false, asleep: false, called: false };
+}
+
+/** The leader stays known, but as one that is not heard: it may be gone when this node wakes up, so votes are free. */
+export function fallAsleep(role: Follower): void {
+  role.asleep = true;
+  role.heardLeaderAtMs = NEVER_MS;
+  role.electionAtMs = Number.POSITIVE_INFINITY;
+}
+
+/** The leader that is known here. A sleeping follower's may be gone: ask `isAsleep` before relying on it. */
 export function leaderOf(state: RaftState): NodeId | null {
   if (state.role.kind === "leader") return state.config.id;
   return state.role.kind === "follower" ? state.role.leader : null;
 }
 
+export function isAsleep({ role }: RaftState): boolean {
+  if (role.kind === "leader") return role.asleep !== null;
+  return role.kind === "follower" && role.asleep;
+}
+
+/** Members that did not follow this leader into its sleep; empty unless it leads and sleeps. Not empty: probe them. */
+export function laggingPeers({ role }: RaftState): readonly NodeId[] {
+  return role.kind === "leader" ? (role.asleep?.lagging ?? []) : [];
+}
+
 export function peersOf(state: RaftState): readonly NodeId[] {
   return state.config.voters.filter((id) => id !== state.config.id);
+}
+
+export function sendToPeers(state: RaftState, message: Message, out: MutableOutput): void {
+  for (const to of peersOf(state)) out.sendLate.push({ from: state.config.id, to, message });
+}
+
+/** What an entry of this moment would carry as its time (design 02 §3); null on a node that does not lead. */
+export function logTimeMs(state: RaftState, nowMs: number): number | null {
+  return state.role.kind === "leader" ? leaderTimeMs(state.log, state.role, nowMs) : null;
+}
+
+/** A term's time begins at the median of its voters' clocks and advances with the leader's own; it never falls. */
+export function leaderTimeMs(log: RaftLog, role: Leader, nowMs: number): number {
+  const elapsedMs = Math.max(0, Math.floor(nowMs - role.termNowMs));
+  return Math.max(log.lastTimeMs, role.termWallMs + elapsedMs);
 }

@@ -4,22 +4,36 @@
  * I1. term, commit and the vote within a term never fall or change back.
  * I2. commit <= lastIndex; nothing at or below commit is truncated; match < next <= lastIndex + 1.
  * I3. Early sends are a leader's appends only, in a turn that does not change the hard state.
+ * I4. An awake node has a timer; a sleeping one has none, and a sleeping leader has nothing left to do.
  * A broken invariant throws; the caller discards the output and halts the node, never the data.
  */
 import { assert, unreachable } from "../base/assert.ts";
-import { onElectionTimer, onPreVote, onPreVoteReply, onVote, onVoteReply, startPreVote } from "./elections.ts";
+import { onElectionTimer, onPreVote, onPreVoteReply, onVote, onVoteReply } from "./elections.ts";
 import { termAt, trimCache } from "./log.ts";
+import {
+  assertSleep,
+  greetFollowers,
+  isEcho,
+  onProbe,
+  onQuiesce,
+  onQuiesceMessage,
+  onWake,
+  onWakeMessage,
+  rouse,
+} from "./quiescence.ts";
 import { confirmRound, onRead, onReadIndex, onReadIndexReply, startRound } from "./reads.ts";
 import { advanceCommit, onAppend, onAppendReply, onLeaderTick, onPropose } from "./replication.ts";
-import { becomeFollower, emptyOutput, type MutableOutput, type RaftState } from "./state.ts";
+import { becomeFollower, emptyOutput, isAsleep, type MutableOutput, type RaftState } from "./state.ts";
 import type { Event, Message, NodeId, Output, Persist, Receipt } from "./types.ts";
 
 /** Handles one event. `nowMs` is monotonic, `wallMs` is the wall clock of this node. */
 export function step(state: RaftState, event: Event, nowMs: number, wallMs: number): Output {
   const { term, votedFor, commit } = state;
+  const slept = isAsleep(state);
   const out = emptyOutput();
   dispatch(state, event, nowMs, wallMs, out);
-  startRound(state, out);
+  startRound(state, nowMs, out);
+  if (slept && !isAsleep(state)) greetFollowers(state, out);
   const hardStateChanged = state.term !== term || state.votedFor !== votedFor;
   assert(state.term >= term, `term fell from ${term} to ${state.term}`);
   assert(state.term > term || votedFor === null || state.votedFor === votedFor, `second vote in term ${term}`);
@@ -27,6 +41,7 @@ export function step(state: RaftState, event: Event, nowMs: number, wallMs: numb
   assert(state.commit <= state.log.lastIndex, `commit ${state.commit} beyond ${state.log.lastIndex}`);
   assert(out.truncateFrom === null || out.truncateFrom > commit, `truncation at ${out.truncateFrom}, commit ${commit}`);
   assertProgress(state);
+  assertSleep(state);
   assert(out.sendEarly.length === 0 || !hardStateChanged, "early sends in a turn that changes the hard state");
   trimCache(state.log, Math.min(state.durableIndex, state.commit));
   return seal(state, out, hardStateChanged);
@@ -41,16 +56,24 @@ function dispatch(state: RaftState, event: Event, nowMs: number, wallMs: number,
       onMessage(state, event.from, event.message, nowMs, wallMs, out);
       return;
     case "propose":
+      if (state.role.kind === "leader") rouse(state, nowMs);
       onPropose(state, event.payloads, nowMs, out);
       return;
     case "read":
-      onRead(state, event.context, out);
+      rouse(state, nowMs);
+      onRead(state, event.context, nowMs, out);
       return;
     case "stored":
       onStored(state, event.receipt, nowMs, out);
       return;
-    case "campaign":
-      if (state.role.kind !== "leader") startPreVote(state, nowMs, wallMs, out);
+    case "quiesce":
+      onQuiesce(state, nowMs, out);
+      return;
+    case "wake":
+      onWake(state, nowMs, wallMs, out);
+      return;
+    case "probe":
+      onProbe(state, out);
       return;
     default:
       unreachable(event);
@@ -71,6 +94,11 @@ function onMessage(
   out: MutableOutput,
 ): void {
   if (from === state.config.id || !state.config.voters.includes(from)) return;
+  if (message.kind === "wake") {
+    onWakeMessage(state, from, nowMs, wallMs, out);
+    return;
+  }
+  if (!isEcho(state, from, message)) rouse(state, nowMs);
   switch (message.kind) {
     case "pre_vote":
       onPreVote(state, from, message, nowMs, out);
@@ -93,13 +121,16 @@ function onMessage(
       return;
     case "append_reply":
       onAppendReply(state, from, message, nowMs, out);
-      if (message.term === state.term) confirmRound(state, from, message.round, out);
+      if (message.term === state.term) confirmRound(state, from, message.round, nowMs, out);
       return;
     case "read_index":
-      onReadIndex(state, from, message, out);
+      onReadIndex(state, from, message, nowMs, out);
       return;
     case "read_index_reply":
       onReadIndexReply(message, out);
+      return;
+    case "quiesce":
+      onQuiesceMessage(state, from, message);
       return;
     default:
       unreachable(message);
@@ -112,7 +143,7 @@ function onStored(state: RaftState, receipt: Receipt, nowMs: number, out: Mutabl
   if (index > state.durableIndex && termAt(state.log, index) === indexTerm) state.durableIndex = index;
   if (state.role.kind !== "leader") return;
   advanceCommit(state, state.role, nowMs);
-  if (round > 0 && term === state.term) confirmRound(state, state.config.id, round, out);
+  if (round > 0 && term === state.term) confirmRound(state, state.config.id, round, nowMs, out);
 }
 
 function assertProgress(state: RaftState): void {

@@ -52,7 +52,20 @@ export type Message =
       readonly term: number;
       readonly context: number;
       readonly index: number | null;
-    };
+      /** The leader's log time, so that a follower measures what is left of a lease by it; 0 without an index. */
+      readonly timeMs: number;
+    }
+  /** The leader falls asleep: whoever holds the same log, committed to its end, stops its timer (design 02 §4). */
+  | {
+      readonly kind: "quiesce";
+      readonly term: number;
+      readonly index: number;
+      readonly commit: number;
+      /** The leader's log time at the moment of sending: a sleeper keeps the log's clock by it. */
+      readonly timeMs: number;
+    }
+  /** Somebody has something to do: do not sleep, and if you lead, say so. */
+  | { readonly kind: "wake"; readonly term: number };
 
 export type AppendResult =
   | { readonly kind: "matched"; readonly index: number }
@@ -76,8 +89,12 @@ export type Event =
   | { readonly kind: "read"; readonly context: number }
   /** The writes of an earlier output are durable. */
   | { readonly kind: "stored"; readonly receipt: Receipt }
-  /** Ask for leadership now (pre-vote first): used when the last leader wakes up. */
-  | { readonly kind: "campaign" };
+  /** The cluster may sleep. A leader does it if nothing is left to do; else nothing happens, and one asks again. */
+  | { readonly kind: "quiesce" }
+  /** There is something to do here: end the own sleep, and find the leader if none is known. May be repeated freely. */
+  | { readonly kind: "wake" }
+  /** For a sleeping leader: look after the members that did not follow it into sleep. An answer wakes it. */
+  | { readonly kind: "probe" };
 
 /** What became durable: the log up to (index, indexTerm), and in `term` the fence of `round` (0 = none). */
 export interface Receipt {
@@ -115,6 +132,6 @@ export interface Output {
   readonly reads: readonly { readonly context: number; readonly index: number }[];
   /** For a propose event: where the proposals were appended, or null when this node does not lead. */
   readonly proposed: { readonly firstIndex: number; readonly term: number } | null;
-  /** Call `step` with a tick no later than this (monotonic ms). */
+  /** Call `step` with a tick no later than this (monotonic ms). Infinity: asleep, no tick needed. */
   readonly wakeAtMs: number;
 }

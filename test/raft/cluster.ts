@@ -11,7 +11,7 @@
  */
 import { createRandom } from "../../src/base/random.ts";
 import { createLog } from "../../src/raft/log.ts";
-import { createRaft, type RaftState } from "../../src/raft/state.ts";
+import { createRaft, isAsleep, type RaftState } from "../../src/raft/state.ts";
 import { step } from "../../src/raft/step.ts";
 import type { Entry, Envelope, Event, Message, NodeId, Output } from "../../src/raft/types.ts";
 import { configOf, entriesOf, logTerms, payload, readerOver } from "./fixtures.ts";
@@ -135,8 +135,26 @@ export class Cluster {
     return output;
   }
 
+  /** The node's election timer runs out at this moment; a sleeping one is woken for it. Nothing of it for a leader. */
   campaign(id: NodeId): Output {
-    return this.step(id, { kind: "campaign" });
+    const state = this.state(id);
+    if (isAsleep(state)) this.wake(id);
+    if (state.role.kind !== "leader") state.role.electionAtMs = this.node(id).nowMs;
+    return this.tick(id);
+  }
+
+  /** The caller wants the cluster to sleep; true if the node sleeps now. */
+  quiesce(id: NodeId): boolean {
+    this.step(id, { kind: "quiesce" });
+    return isAsleep(this.state(id));
+  }
+
+  wake(id: NodeId): Output {
+    return this.step(id, { kind: "wake" });
+  }
+
+  probe(id: NodeId): Output {
+    return this.step(id, { kind: "probe" });
   }
 
   propose(id: NodeId, ...texts: readonly string[]): Output {
@@ -187,8 +205,14 @@ export class Cluster {
     node.turns = [];
   }
 
-  /** Starts from the disk, by default as applied as the disk says, or as little as `applied`. */
-  restart(id: NodeId, applied = this.node(id).disk.applied): void {
+  /** The platform drops a sleeping node from memory and starts it again when it is next needed: as another instance. */
+  evict(id: NodeId): void {
+    this.crash(id, Number.POSITIVE_INFINITY);
+    this.restart(id, { asleep: true });
+  }
+
+  /** Starts from the disk, by default awake and as applied as the disk says. */
+  restart(id: NodeId, options: { readonly applied?: number; readonly asleep?: boolean } = {}): void {
     const node = this.node(id);
     const { disk } = node;
     const last = disk.entries.at(-1);
@@ -207,8 +231,9 @@ export class Cluster {
       log,
       term: disk.term,
       votedFor: disk.votedFor,
-      commit: applied,
+      commit: options.applied ?? disk.applied,
       nowMs: node.nowMs,
+      asleep: options.asleep ?? false,
     });
     node.wakeAtMs = node.state.role.kind === "follower" ? node.state.role.electionAtMs : node.nowMs;
   }

@@ -3,12 +3,12 @@ import { describe, expect, test } from "vitest";
 import { Cluster, from, to } from "./cluster.ts";
 import {
   append,
+  campaign,
   conflict,
   ELECTION_MS_MAX,
   entriesOf,
   entry,
   HEARTBEAT_MS,
-  happen,
   lead,
   leadAndCommit,
   matched,
@@ -83,7 +83,7 @@ describe("a leader commits what a majority has written (paper 5.3)", () => {
 
   test("a single node commits when its own write is told, not before", () => {
     const state = raft({ size: 1 });
-    const output = happen(state, { kind: "campaign" });
+    const output = campaign(state);
     expect(state.commit).toBe(0);
     expect(stored(state, output).commitIndex).toBe(1);
   });
@@ -197,7 +197,7 @@ describe("a follower commits only what the message verified (S04 b)", () => {
     cluster.propose(1, "a");
     cluster.stabilize();
     cluster.crash(1);
-    cluster.restart(1, 0);
+    cluster.restart(1, { applied: 0 });
     expect(cluster.state(1).commit).toBe(0);
   });
 });

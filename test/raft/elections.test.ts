@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { between, Cluster, from, to } from "./cluster.ts";
 import {
   append,
+  campaign,
   conflict,
   ELECTION_MS_MAX,
   ELECTION_MS_MIN,
   electionAt,
   followerOf,
   HEARTBEAT_MS,
-  happen,
   lead,
   matched,
   preVote,
@@ -217,7 +217,7 @@ describe("votes (paper 5.2 and 5.4.1)", () => {
 
   test("a node that waits for pre-votes gives up its own candidacy when it votes for another", () => {
     const state = raft({ term: 3 });
-    happen(state, { kind: "campaign" });
+    campaign(state);
     expect(theOnly(receive(state, 2, vote(3, 0, 0)), "vote_reply").granted).toBe(true);
     receive(state, 3, { kind: "pre_vote_reply", term: 4, granted: true });
     expect(state.role.kind).toBe("follower");
@@ -429,8 +429,9 @@ describe("changes of role", () => {
     { name: "acknowledgement", message: matched(9, 0) },
     { name: "conflict", message: conflict(9, 0, { index: 0, term: 0 }) },
     { name: "read request", message: { kind: "read_index", term: 9, context: 1 } as const },
-    { name: "read reply", message: { kind: "read_index_reply", term: 9, context: 1, index: null } as const },
+    { name: "read reply", message: { kind: "read_index_reply", term: 9, context: 1, index: null, timeMs: 0 } as const },
     { name: "append", message: append({ term: 9 }) },
+    { name: "quiesce", message: { kind: "quiesce", term: 9, index: 0, commit: 0, timeMs: 0 } as const },
   ])("a $name with a higher term ends a leader's and a candidate's role (paper 5.1)", ({ message }) => {
     const leader = raft();
     lead(leader);
@@ -442,19 +443,6 @@ describe("changes of role", () => {
       expect(state.role.kind).toBe("follower");
       expect(output.persist?.hardState).toEqual({ term: 9, votedFor: null });
     }
-  });
-
-  test("a leader does not campaign against itself", () => {
-    const state = raft();
-    lead(state);
-    const { role } = state;
-    const output = happen(state, { kind: "campaign" });
-    expect(state.role).toBe(role);
-    expect(output).toMatchObject({ persist: null, sendLate: [] });
-  });
-
-  test("a node that is asked to campaign asks for pre-votes at once", () => {
-    expect(sent(happen(raft(), { kind: "campaign" }), "pre_vote")).toHaveLength(2);
   });
 });
 

@@ -66,6 +66,7 @@ export interface RaftOptions {
   readonly votedFor?: NodeId | null;
   readonly commit?: number;
   readonly nowMs?: number;
+  readonly asleep?: boolean;
 }
 
 /** A follower that has just started from the given durable state. */
@@ -84,6 +85,7 @@ export function raft(options: RaftOptions = {}): RaftState {
     votedFor: options.votedFor ?? null,
     commit: options.commit ?? 0,
     nowMs: options.nowMs ?? 0,
+    asleep: options.asleep ?? false,
   });
 }
 
@@ -97,6 +99,12 @@ export function happen(state: RaftState, event: Event, nowMs = 0, wallMs = nowMs
 
 export function tick(state: RaftState, nowMs: number): Output {
   return step(state, { kind: "tick" }, nowMs, nowMs);
+}
+
+/** The election timer runs out at this moment, whatever it was set to: pre-votes go out. Nothing of it for a leader. */
+export function campaign(state: RaftState, nowMs = 0, wallMs = nowMs): Output {
+  if (state.role.kind !== "leader") state.role.electionAtMs = nowMs;
+  return step(state, { kind: "tick" }, nowMs, wallMs);
 }
 
 export function payload(text: string): ProposalPayload {
@@ -140,7 +148,7 @@ export function preVote(term: number, lastIndex: number, lastTerm: number): Of<"
 
 /** Makes `state` the leader of the next term by the votes of a bare majority; returns the output of that moment. */
 export function lead(state: RaftState, nowMs = 0, walls: readonly number[] = []): Output {
-  let output = happen(state, { kind: "campaign" }, nowMs, walls[0] ?? nowMs);
+  let output = campaign(state, nowMs, walls[0] ?? nowMs);
   const term = state.term + 1;
   const voters = peersOf(state).slice(0, majority(state) - 1);
   for (const from of voters) receive(state, from, { kind: "pre_vote_reply", term, granted: true }, nowMs, walls[0]);

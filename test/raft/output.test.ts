@@ -7,11 +7,11 @@ import { AssertionError } from "../../src/base/assert.ts";
 import { Cluster } from "./cluster.ts";
 import {
   append,
+  campaign,
   ELECTION_MS_MAX,
   electionAt,
   entriesOf,
   entry,
-  happen,
   lead,
   leadAndCommit,
   leaderRole,
@@ -46,7 +46,7 @@ describe("what leaves early", () => {
 
   test("vote requests leave behind the write of the own vote", () => {
     const state = raft();
-    happen(state, { kind: "campaign" });
+    campaign(state);
     const output = receive(state, 2, { kind: "pre_vote_reply", term: 1, granted: true });
     expect(output.persist?.hardState).toEqual({ term: 1, votedFor: 1 });
     expect(output.sendEarly).toEqual([]);

@@ -1,13 +1,16 @@
 /**
  * Thousands of random events against clusters of three and five: deliveries in any order, losses, repeats, slow disks,
- * crashes, cut links, stalled clocks. After each step the safety claims of `safety.ts` are checked, and every read that is
- * answered must not be older than what was committed when it was asked for. A failure names its seed and event.
+ * crashes, cut links, stalled clocks, and a cluster that is told to sleep and is woken at any moment (design 02 §4).
+ * After each step the safety claims of `safety.ts` are checked, and every read that is answered must not be older than
+ * what was committed when it was asked for. In the end everything works again: then one `wake` anywhere must be enough,
+ * also for a cluster that sleeps and of which any nodes have lost their memory. A failure names its seed and event.
  */
 import { describe, expect, test } from "vitest";
 import { createRandom, nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
+import { isAsleep, leaderOf } from "../../src/raft/state.ts";
 import type { Envelope, NodeId } from "../../src/raft/types.ts";
 import { Cluster } from "./cluster.ts";
-import { ELECTION_MS_MAX, ELECTION_MS_MIN, logEntries } from "./fixtures.ts";
+import { ELECTION_MS_MAX, ELECTION_MS_MIN, HEARTBEAT_MS, logEntries } from "./fixtures.ts";
 
 const POOL_MESSAGES_MAX = 400;
 /** More seeds for a longer hunt: CONCORD_RAFT_SEEDS=5000. */
@@ -32,6 +35,15 @@ interface Counts {
   reads: number;
   truncations: number;
   crashes: number;
+  /** Leaders that fell asleep, and members that followed them. */
+  sleeps: number;
+  followed: number;
+}
+
+const COUNTS = ["elections", "commits", "reads", "truncations", "crashes", "sleeps", "followed"] as const;
+
+function noCounts(): Counts {
+  return { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0, sleeps: 0, followed: 0 };
 }
 
 type Action = (run: Run) => void;
@@ -57,6 +69,11 @@ const ACTIONS: readonly (readonly [weight: number, action: Action])[] = [
   [0.6, campaign],
   [1.2, usurp],
   [0.6, stall],
+  [2, quiesce],
+  [2.5, lull],
+  [2, wake],
+  [1, probe],
+  [1, evict],
 ];
 const WEIGHTS = ACTIONS.reduce((sum, [weight]) => sum + weight, 0);
 
@@ -171,7 +188,9 @@ function crash(run: Run): void {
 
 function restart(run: Run): void {
   const node = run.cluster.node(anyNode(run));
-  if (node.state === null) run.cluster.restart(node.id, nextInteger(run.random, 0, node.disk.applied));
+  const asleep = nextFloat(run.random) < 0.3;
+  if (node.state !== null) return;
+  run.cluster.restart(node.id, { applied: nextInteger(run.random, 0, node.disk.applied), asleep });
 }
 
 function cut(run: Run): void {
@@ -237,6 +256,46 @@ function stall(run: Run): void {
   run.cluster.advance(nextFloat(run.random) * 3 * ELECTION_MS_MAX, [anyNode(run)]);
 }
 
+function quiesce(run: Run): void {
+  const leader = run.cluster.leader();
+  const id = leader !== null && nextFloat(run.random) < 0.9 ? leader : running(run);
+  if (id !== null) run.cluster.quiesce(id);
+}
+
+/** Who is there comes to rest and falls asleep; the rest of the night is left to chance. */
+function lull(run: Run): void {
+  const { cluster, random } = run;
+  const leader = cluster.leader();
+  if (leader === null) return;
+  if (nextFloat(random) < 0.5) cluster.heal();
+  for (const { id, state } of cluster.nodes) if (state !== null) cluster.release(id);
+  for (let heartbeats = nextInteger(random, 1, 3); heartbeats > 0; heartbeats -= 1) {
+    cluster.stabilize();
+    if (cluster.node(leader).state === null) return;
+    cluster.node(leader).nowMs += HEARTBEAT_MS;
+    cluster.tick(leader);
+  }
+  cluster.stabilize();
+  cluster.quiesce(leader);
+}
+
+function wake(run: Run): void {
+  const id = running(run);
+  if (id !== null) run.cluster.wake(id);
+}
+
+function probe(run: Run): void {
+  const id = running(run);
+  if (id !== null) run.cluster.probe(id);
+}
+
+/** Sleeping nodes lose their memory. */
+function evict(run: Run): void {
+  for (const { id, state } of run.cluster.nodes) {
+    if (state !== null && isAsleep(state) && nextFloat(run.random) < 0.4) run.cluster.evict(id);
+  }
+}
+
 function act(run: Run): void {
   let ticket = nextFloat(run.random) * WEIGHTS;
   for (const [weight, action] of ACTIONS) {
@@ -264,16 +323,43 @@ function checkReads(run: Run): void {
   });
 }
 
-/** Once everything works again there is one leader, one log, and a write and a read on every node succeed. */
+/** Once everything works again and somebody wants something, there is a leader, and all of `checkService`. */
 function checkLiveness(run: Run): void {
-  const { cluster } = run;
+  const { cluster, random } = run;
   cluster.heal();
   for (const { id, state } of cluster.nodes) {
-    if (state === null) cluster.restart(id);
+    if (state === null) cluster.restart(id, { asleep: nextFloat(random) < 0.5 });
     else cluster.release(id);
   }
   cluster.stabilize();
-  cluster.passUntil(() => cluster.leader() !== null, 8 * ELECTION_MS_MAX);
+  checkService(run, 8 * ELECTION_MS_MAX);
+  for (let night = 0; night < 3; night += 1) {
+    sleep(run);
+    for (const { id } of cluster.nodes) if (nextFloat(random) < 0.5) cluster.evict(id);
+    checkService(run, 4 * ELECTION_MS_MAX);
+  }
+}
+
+/** The whole cluster falls asleep, and for an hour nobody stirs. */
+function sleep(run: Run): void {
+  const { cluster } = run;
+  cluster.pass(2 * HEARTBEAT_MS);
+  expect(cluster.quiesce(cluster.leader() ?? 0)).toBe(true);
+  cluster.stabilize();
+  cluster.advance(3_600_000);
+  for (const node of cluster.nodes) expect([node.id, node.wakeAtMs]).toEqual([node.id, Number.POSITIVE_INFINITY]);
+}
+
+/** One call at any node: there is one leader, one log, and a write and a read on every node succeed. */
+function checkService(run: Run, electedMsMax: number): void {
+  const { cluster } = run;
+  cluster.wake(anyNode(run));
+  cluster.stabilize();
+  const leads = () => {
+    const id = cluster.leader();
+    return id !== null && !isAsleep(cluster.state(id));
+  };
+  cluster.passUntil(leads, electedMsMax);
   cluster.pass(4 * ELECTION_MS_MAX);
   const leader = cluster.leader();
   if (leader === null) throw new Error("no leader after everything was repaired");
@@ -307,12 +393,19 @@ function play(options: {
     size,
     floors: new Map(),
     readsSeen: new Array<number>(size).fill(0),
-    counts: { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0 },
+    counts: noCounts(),
     nextContext: 0,
     parked: [],
   };
-  run.cluster.onOutput = (output) => {
+  const slept = new Set<NodeId>();
+  run.cluster.onOutput = (output, id) => {
     if (output.persist !== null && output.persist.truncateFrom !== null) run.counts.truncations += 1;
+    const state = run.cluster.state(id);
+    if (!isAsleep(state)) slept.delete(id);
+    else if (leaderOf(state) !== null && !slept.has(id)) {
+      slept.add(id);
+      run.counts[state.role.kind === "leader" ? "sleeps" : "followed"] += 1;
+    }
   };
   let event = 0;
   try {
@@ -327,10 +420,10 @@ function play(options: {
 }
 
 function playSeeds(options: { readonly size: number; readonly seeds: number; readonly events: number }): Counts {
-  const sum: Counts = { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0 };
+  const sum = noCounts();
   for (let seed = 1; seed <= options.seeds; seed += 1) {
     const counts = play({ size: options.size, seed, fence: seed % 2 === 0, events: options.events });
-    for (const name of ["elections", "commits", "reads", "truncations", "crashes"] as const) sum[name] += counts[name];
+    for (const name of COUNTS) sum[name] += counts[name];
   }
   return sum;
 }
@@ -347,5 +440,7 @@ describe("safety under random events (paper, figure 3), liveness afterwards", ()
     expect(sum.reads).toBeGreaterThan(12 * options.seeds);
     expect(sum.truncations).toBeGreaterThan(options.seeds);
     expect(sum.crashes).toBeGreaterThan(5 * options.seeds);
+    expect(sum.sleeps).toBeGreaterThan(6 * options.seeds);
+    expect(sum.followed).toBeGreaterThan(8 * options.seeds);
   });
 });

@@ -5,6 +5,7 @@ import type { Output } from "../../src/raft/types.ts";
 import { between, Cluster, from, to } from "./cluster.ts";
 import {
   append,
+  campaign,
   conflict,
   ELECTION_MS_MAX,
   entriesOf,
@@ -44,6 +45,15 @@ describe("confirmation rounds (thesis 6.4)", () => {
       [1, 0],
     ]);
     expect(receive(state, 2, matched(1, 1, 1)).reads).toEqual([{ context: 7, index: 1 }]);
+  });
+
+  test("a follower is told the leader's log time with the index, however wrong its own clock is (design 02 section 3)", () => {
+    const state = readyLeader();
+    const ofLeader = HEARTBEAT_MS + 7;
+    receive(state, 2, { kind: "read_index", term: 1, context: 9 }, ofLeader);
+    // The follower's clock is of no account: the reply carries what an entry of this moment would.
+    const output = receive(state, 3, matched(1, 1, 1), ofLeader, 0);
+    expect(theOnly(output, "read_index_reply", 2).timeMs).toBe(leaderRole(state).termWallMs + ofLeader);
   });
 
   test("five nodes need two confirmations besides the leader's own", () => {
@@ -109,7 +119,7 @@ describe("confirmation rounds (thesis 6.4)", () => {
 
   test("a single node answers at once", () => {
     const state = raft({ size: 1 });
-    stored(state, happen(state, { kind: "campaign" }));
+    stored(state, campaign(state));
     expect(read(state, 5).reads).toEqual([{ context: 5, index: 1 }]);
   });
 
@@ -234,6 +244,7 @@ describe("followers forward their reads", () => {
       term: 4,
       context: 9,
       index: null,
+      timeMs: 0,
     });
     const asker = raft({ id: 2, term: 4 });
     expect(receive(asker, 1, theOnly(output, "read_index_reply", 2)).reads).toEqual([]);
@@ -241,7 +252,7 @@ describe("followers forward their reads", () => {
 
   test("an answer of an earlier term still counts: the round it stands for began after the question", () => {
     const state = raft({ term: 5 });
-    const output = receive(state, 2, { kind: "read_index_reply", term: 4, context: 9, index: 3 });
+    const output = receive(state, 2, { kind: "read_index_reply", term: 4, context: 9, index: 3, timeMs: 0 });
     expect(output.reads).toEqual([{ context: 9, index: 3 }]);
   });
 
@@ -400,7 +411,7 @@ describe("the fence: confirmations stand behind a write of the same turn (S01)",
 
   test("a single node answers once its fence is written", () => {
     const state = raft({ size: 1, fence: true });
-    stored(state, happen(state, { kind: "campaign" }));
+    stored(state, campaign(state));
     const asked = read(state, 1);
     expect(asked.reads).toEqual([]);
     expect(stored(state, asked).reads).toEqual([{ context: 1, index: 1 }]);

@@ -7,9 +7,11 @@
  * C4. State-machine safety: all nodes commit the same entry at an index.
  * C5. Nothing is kept in memory only: term, vote and log are what the outputs told the caller to write.
  * C6. Early sends are a leader's appends in a turn that leaves the hard state alone; promises are written first.
+ * C7. Whoever sleeps holds nothing that is not committed, unless it has slept since it started; it needs no tick
+ *     (design 02 §4).
  */
 import { entryAt } from "../../src/raft/log.ts";
-import type { RaftState } from "../../src/raft/state.ts";
+import { isAsleep, leaderOf, type RaftState } from "../../src/raft/state.ts";
 import type { Entry, Envelope, NodeId, Output } from "../../src/raft/types.ts";
 
 interface Committed {
@@ -83,6 +85,7 @@ export function checkStep(
     `node ${id}: last term ${state.log.lastTerm} in memory only`,
   );
   checkSends(state, output);
+  checkSleep(state, output);
   if (state.role.kind === "leader" && before.leaderOfTerm !== state.term) checkNewLeader(safety, state);
   for (let index = before.commit + 1; index <= state.commit; index += 1) checkCommit(safety, state, index);
 }
@@ -105,6 +108,15 @@ function write(safety: Safety, written: Written, output: Output): void {
   claim(receipt.index === written.terms.length, `receipt names ${receipt.index}, log ends at ${written.terms.length}`);
   claim(receipt.indexTerm === (written.terms.at(-1) ?? 0), `receipt names term ${receipt.indexTerm}`);
   claim(receipt.round === persist.fence, `receipt of round ${receipt.round}, fence ${persist.fence}`);
+}
+
+/** C7. */
+function checkSleep(state: RaftState, output: Output): void {
+  const { id } = state.config;
+  const asleep = isAsleep(state);
+  claim(asleep === (output.wakeAtMs === Number.POSITIVE_INFINITY), `node ${id} sleeps with a timer, or wakes without`);
+  if (!asleep || leaderOf(state) === null) return;
+  claim(state.commit === state.log.lastIndex, `node ${id} sleeps at commit ${state.commit} of ${state.log.lastIndex}`);
 }
 
 /** C6. */

@@ -64,7 +64,7 @@ describe.each(SIZES)("a cluster of $size", ({ size, needed }) => {
     cluster.propose(1, "x");
     cluster.stabilize();
     for (const { id } of cluster.nodes) cluster.crash(id);
-    for (const { id } of cluster.nodes) cluster.restart(id, 0);
+    for (const { id } of cluster.nodes) cluster.restart(id, { applied: 0 });
     cluster.passUntil(() => cluster.leader() !== null, 4 * ELECTION_MS_MAX);
     cluster.pass(2 * HEARTBEAT_MS);
     for (const { id, disk } of cluster.nodes) {

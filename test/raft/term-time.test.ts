@@ -1,11 +1,13 @@
 /** The time of entries: the state machine's only clock (design 02 section 3). */
 import { describe, expect, test } from "vitest";
+import { logTimeMs } from "../../src/raft/state.ts";
 import { Cluster } from "./cluster.ts";
 import {
   ELECTION_MS_MAX,
   electionAt,
   entriesOf,
   entry,
+  happen,
   lead,
   propose,
   raft,
@@ -146,5 +148,24 @@ describe("time never falls", () => {
     stored(state, lead(state, 0, [5000, 5000]));
     tick(state, 10_000);
     expect(state.log.lastTimeMs).toBe(5000);
+  });
+});
+
+describe("the log's time at this moment", () => {
+  test("is what an entry proposed now would carry", () => {
+    const state = raft();
+    lead(state, 100, [5000, 5000]);
+    for (const nowMs of [100, 130.5, 90, 4000]) {
+      const timeMs = logTimeMs(state, nowMs);
+      expect(propose(state, ["a"], nowMs).persist?.append).toMatchObject([{ timeMs }]);
+    }
+  });
+
+  test("is known to leaders only, also to one that sleeps", () => {
+    const state = raft({ size: 1 });
+    expect(logTimeMs(state, 0)).toBeNull();
+    stored(state, lead(state, 0, [777]));
+    happen(state, { kind: "quiesce" }, 100);
+    expect(logTimeMs(state, 60_000)).toBe(60_777);
   });
 });

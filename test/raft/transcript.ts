@@ -7,9 +7,10 @@
  *   propose 1 x          read 2 7               tick 1         advance 300 [2,3]
  *   deliver 1>2 [kind]   drop 1>2 [kind]     later 1>2 [kind] (kept aside)  return (hands over what was kept aside)
  *   stabilize   pass 50  hold 1   release 1  crash 1     restart 1     cut 1-2     partition 1,2 3     heal      show
+ *   quiesce 1   wake 1   probe 1  evict 1 (loses its memory in its sleep)
  * A message is shown when it arrives: `1>2 append t1 behind 0@t0: 1@t1, commit 0`; a node's change below it.
  */
-import type { RaftState } from "../../src/raft/state.ts";
+import { isAsleep, type RaftState } from "../../src/raft/state.ts";
 import type { Envelope, Message, NodeId } from "../../src/raft/types.ts";
 import { Cluster } from "./cluster.ts";
 
@@ -86,6 +87,18 @@ function run(story: Story, command: string, words: readonly string[]): void {
       break;
     case "read":
       cluster.read(id, Number(second));
+      break;
+    case "quiesce":
+      cluster.quiesce(id);
+      break;
+    case "wake":
+      cluster.wake(id);
+      break;
+    case "probe":
+      cluster.probe(id);
+      break;
+    case "evict":
+      cluster.evict(id);
       break;
     case "tick":
       cluster.tick(id);
@@ -181,7 +194,9 @@ function nodeLine(state: RaftState): string {
   const { config, term, log, commit, role } = state;
   const doing =
     role.kind === "follower" ? (role.leader === null ? "follows nobody" : `follows ${role.leader}`) : role.kind;
-  return `${config.id}: ${doing.replace("_", "-")}, term ${term}, log ${at(log.lastIndex, log.lastTerm)}, commit ${commit}`;
+  const sleep = isAsleep(state) ? ", asleep" : "";
+  const where = `log ${at(log.lastIndex, log.lastTerm)}, commit ${commit}`;
+  return `${config.id}: ${doing.replace("_", "-")}, term ${term}, ${where}${sleep}`;
 }
 
 function describe({ from, to, message }: Envelope): string {
@@ -213,6 +228,10 @@ function details(message: Message): string {
       return `: read ${message.context}`;
     case "read_index_reply":
       return `: read ${message.context} at ${message.index ?? "no index, not leading"}`;
+    case "quiesce":
+      return `: log ${message.index}, commit ${message.commit}`;
+    case "wake":
+      return "";
   }
 }
 
