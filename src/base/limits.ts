@@ -43,6 +43,10 @@ export const LEASE_TTL_S_MAX = 315_360_000;
 export const COMPACTION_KEEP_REVISIONS_DEFAULT = 100_000;
 export const COMPACTION_KEEP_MS_DEFAULT = 10 * 60 * 1000;
 export const COMPACTION_HISTORY_BYTES_DEFAULT = 1024 * 1024 * 1024;
+/** Growing writes are refused while the state is above this. */
+export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
+/** A cluster that nobody has asked anything for so long falls asleep. */
+export const QUIESCE_AFTER_MS_DEFAULT = 10_000;
 /** One removal command looks at so many rows of history, and ends early behind so many bytes of them. */
 export const COMPACT_REMOVE_ROWS_MAX = 2000;
 export const COMPACT_REMOVE_BYTES_MAX = 8 << 20;

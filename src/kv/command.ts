@@ -195,8 +195,11 @@ export type Query =
   | {
       readonly kind: "changes";
       readonly selector: Selector;
-      /** Position of the last event seen; op index 99 999 (position.ts) asks for everything with a higher revision. */
-      readonly after: readonly [revision: number, opIndex: number];
+      /**
+       * Position of the last event seen; op index 99 999 (position.ts) asks for everything with a higher revision. Absent:
+       * from the oldest event that is kept.
+       */
+      readonly after?: readonly [revision: number, opIndex: number];
       readonly limit: number;
     }
   | { readonly kind: "lease"; readonly id: number }

@@ -7,7 +7,7 @@ import { assert } from "../base/assert.ts";
 import type { DueEntry, Query, QueryResult } from "./command.ts";
 import { type LeaseSource, nextLeaseExpiry } from "./lease-expiry.ts";
 import { readCurrent } from "./records.ts";
-import { dueBounds, partsOfDueRow } from "./rows.ts";
+import { dueBounds, dueLaterBounds, partsOfDueRow } from "./rows.ts";
 import type { OrderedStore } from "./store.ts";
 
 /** Earliest first, equal times by key; every prefix alike: who serves which is not the database's business. */
@@ -22,16 +22,20 @@ export function readDue(store: OrderedStore, query: Query & { readonly kind: "du
   return { kind: "due", entries, more: rows.length > query.limit };
 }
 
-/** Time of the first due entry, past or future; null without one. */
-export function nextDueEntry(store: OrderedStore): number | null {
-  const [first] = store.scan({ ...dueBounds(null, Number.MAX_SAFE_INTEGER), limit: 1 });
+/** Time of the first due entry behind `afterMs`; null without one. */
+export function nextDueEntry(store: OrderedStore, afterMs: number): number | null {
+  const [first] = store.scan({ ...dueLaterBounds(afterMs), limit: 1 });
   return first === undefined ? null : partsOfDueRow(first[0])[0];
 }
 
-/** The earlier of the next effective lease expiry and the next due entry: what the alarm is set to. Reads two rows. */
-export function nextDue(source: LeaseSource): number | null {
+/**
+ * The earlier of the next effective lease expiry and the next due entry behind `nowMs`: what the alarm is set to. An
+ * overdue entry wakes nobody again: who serves its prefix was told, or nobody does. Reads two rows.
+ * @param leaseStepMs leases end in steps of this: the time of one is that of the step behind it.
+ */
+export function nextDue(source: LeaseSource, nowMs: number, leaseStepMs = 1): number | null {
   const lease = nextLeaseExpiry(source);
-  const entry = nextDueEntry(source.store);
-  if (lease === null || entry === null) return lease ?? entry;
-  return Math.min(lease, entry);
+  const entry = nextDueEntry(source.store, nowMs);
+  if (lease === null) return entry;
+  return Math.min(Math.ceil(lease / leaseStepMs) * leaseStepMs, entry ?? Number.POSITIVE_INFINITY);
 }

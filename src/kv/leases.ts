@@ -79,7 +79,8 @@ export function grantLease(
 /** Ends a lease and deletes exactly the keys attached to it now, in key order, at one revision. */
 export function revokeLease(draft: Draft, id: number): CommandResult {
   const lease = readLease(draft.store, id);
-  if (lease === null) refuse("unknown_lease", `There is no lease ${id}.`);
+  // A TTL belongs to its record: it ends with a put or a delete.
+  if (lease === null || lease.anonymous) refuse("unknown_lease", `There is no lease ${id}.`);
   return { kind: "lease_revoke", deleted: endLease(draft, id, lease) };
 }
 

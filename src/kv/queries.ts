@@ -9,7 +9,7 @@ import { readDue } from "./due-index.ts";
 import { walkHistory } from "./history-walk.ts";
 import { readResult } from "./idempotency.ts";
 import { describeLease, listLeases } from "./lease-queries.ts";
-import { isWhole } from "./position.ts";
+import { endOf, isWhole } from "./position.ts";
 import { checkRevision, listRecords, readHistory, readRecord } from "./reads.ts";
 import { refuse } from "./refusal.ts";
 import type { Meta, View } from "./state.ts";
@@ -87,12 +87,13 @@ function list(view: View, query: Query & { readonly kind: "list" }): QueryResult
 
 function changes(view: View, query: Query & { readonly kind: "changes" }): QueryResult {
   const { revision, compactRevision } = view.meta;
+  const { after } = query;
   const history = { store: view.store, revision, compactRevision };
   const page = readChanges(
     { revision, compactRevision, walk: (request, visit) => walkHistory(history, request, visit) },
     {
       selector: query.selector,
-      after: { revision: query.after[0], opIndex: query.after[1] },
+      after: after === undefined ? endOf(compactRevision) : { revision: after[0], opIndex: after[1] },
       limit: query.limit,
       bytesMax: REPLY_BYTES_MAX,
     },

@@ -116,6 +116,8 @@ export const dueBounds = (after: readonly [dueAtMs: number, key: string] | null,
   start: after === null ? "d" : `${dueRow(after[0], after[1])}\u0001`,
   end: `d${digits16(untilMs + 1)}`,
 });
+/** Bounds of the due entries behind a time. */
+export const dueLaterBounds = (afterMs: number): Bounds => ({ start: `d${digits16(afterMs + 1)}`, end: "e" });
 export const partsOfDueRow = (row: string): readonly [dueAtMs: number, key: string] => [
   Number(row.slice(1, 1 + 16)),
   unescapeKey(row.slice(1 + 16)),

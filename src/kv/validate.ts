@@ -96,7 +96,7 @@ export function validateQuery(query: Query, options?: LimitOptions): ErrorBody |
       return (
         checkSelector(query.selector, "selector", limits) ??
         checkPageLimit(query.limit, "limit", limits) ??
-        checkPosition(query.after, "after")
+        (query.after === undefined ? null : checkPosition(query.after, "after"))
       );
     case "lease":
       return checkLeaseId(query.id, "id");

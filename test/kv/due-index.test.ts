@@ -63,29 +63,40 @@ describe("the due index", () => {
 describe("the next due time", () => {
   test("is the earlier of the next lease and the next entry; null without both (S36)", () => {
     const h = new Harness();
-    expect(nextDue(h.machine)).toBeNull();
+    expect(nextDue(h.machine, h.timeMs)).toBeNull();
     h.put("later", 1, { due_at_ms: h.timeMs + 30_000 });
-    expect(nextDue(h.machine)).toBe(h.timeMs + 30_000);
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 30_000);
     const id = h.grant(10);
     // A later timer does not overwrite an earlier one, nor the other way round.
-    expect(nextDue(h.machine)).toBe(h.timeMs + 10_000);
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 10_000);
     h.put("sooner", 1, { due_at_ms: h.timeMs + 5000 });
-    expect(nextDue(h.machine)).toBe(h.timeMs + 5000);
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 5000);
     h.delete("sooner");
     okResult(h.apply({ kind: "lease_floor", floor_ms: h.timeMs + 20_000 }));
-    expect(nextDue(h.machine)).toBe(h.timeMs + 20_000);
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 20_000);
     okResult(h.apply({ kind: "lease_revoke", id }));
-    expect(nextDue(h.machine)).toBe(h.timeMs + 30_000);
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 30_000);
     h.delete("later");
     h.grant(7);
-    expect([nextDue(h.machine), nextDueEntry(h.store)]).toEqual([h.timeMs + 20_000, null]);
+    expect([nextDue(h.machine, h.timeMs), nextDueEntry(h.store, h.timeMs)]).toEqual([h.timeMs + 20_000, null]);
   });
 
-  test("tells of an entry however far ahead or overdue it is", () => {
+  test("of a lease is the step in which it ends, of an entry its own", () => {
+    const h = new Harness();
+    h.timeMs = 1_700_000_000_123;
+    h.grant(10);
+    expect(nextDue(h.machine, h.timeMs, 1000)).toBe(1_700_000_011_000);
+    h.put("k", 1, { due_at_ms: 1_700_000_010_500 });
+    expect(nextDue(h.machine, h.timeMs, 1000)).toBe(1_700_000_010_500);
+  });
+
+  test("tells of an entry however far ahead it is, and of an overdue one no more", () => {
     const h = new Harness();
     h.put("k", 1, { due_at_ms: Number.MAX_SAFE_INTEGER });
-    expect(nextDue(h.machine)).toBe(Number.MAX_SAFE_INTEGER);
-    h.put("k", 1, { due_at_ms: 0 });
-    expect(nextDue(h.machine)).toBe(0);
+    expect(nextDue(h.machine, h.timeMs)).toBe(Number.MAX_SAFE_INTEGER);
+    h.put("k", 1, { due_at_ms: h.timeMs + 1 });
+    expect(nextDue(h.machine, h.timeMs)).toBe(h.timeMs + 1);
+    // The alarm that is set to it must not find it again, and again (S37).
+    expect(nextDue(h.machine, h.timeMs + 1)).toBeNull();
   });
 });

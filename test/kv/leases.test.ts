@@ -173,13 +173,16 @@ describe("a TTL on a put is an anonymous lease", () => {
     expect(h.keys()).toEqual(["a"]);
   });
 
-  test("takes no other key, and can be revoked like any lease", () => {
+  test("takes no other key, and belongs to its record: it can be neither revoked nor kept alive", () => {
     const h = new Harness();
     h.put("k", 1, { ttl: 10 });
     expect(errorCode(h.txn({ success: [put("other", 1, { lease: 1 })] }))).toBe("unknown_lease");
     expect(errorCode(h.txn({ success: [put("k", 1, { lease: 1 })] }))).toBe("unknown_lease");
-    expect(okResult(h.apply({ kind: "lease_revoke", id: 1 }))).toMatchObject({ deleted: 1 });
-    expect(h.keys()).toEqual([]);
+    h.timeMs += 1000;
+    expect(errorCode(h.apply({ kind: "lease_revoke", id: 1 }))).toBe("unknown_lease");
+    const kept = okResult(h.apply({ kind: "lease_keep_alive", items: [{ id: 1, ttl_s: 99 }] }));
+    expect(kept).toEqual({ kind: "lease_keep_alive", items: [{ id: 1, not_found: true }] });
+    expect(h.record("k")).toMatchObject({ lease_id: 1, expires_at_ms: h.timeMs + 9000 });
   });
 });
 

@@ -68,7 +68,7 @@ export class Model {
       case "lease_grant":
         return this.grant(command.ttl_s, command.id, timeMs);
       case "lease_revoke":
-        if (!this.leases.has(command.id)) throw new Refused();
+        if (this.leases.get(command.id)?.anonymous !== false) throw new Refused();
         return { kind: "lease_revoke", deleted: this.end(command.id) };
       case "compact":
         if (command.revision > this.revision) throw new Refused();
