@@ -5,6 +5,8 @@
  *     loopback development the start scripts bind 127.0.0.1; the Host and Origin checks are what keeps pages of other
  *     sites out (DNS rebinding, cross-site requests).
  * W2. Tokens are compared as digests, in constant time.
+ * W3. A browser cannot set headers on a WebSocket: there the token may come as a second sub-protocol, `bearer, <token>`.
+ *     Nothing sends it unasked, as a cookie would be, so pages of other sites gain nothing.
  */
 import type { ErrorBody } from "../base/errors.ts";
 
@@ -66,12 +68,21 @@ function hostOfOrigin(origin: string): string | null {
 }
 
 async function checkToken(request: Request, rootToken: string): Promise<Access> {
-  const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
+  const { headers } = request;
+  const given = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? tokenOfProtocols(headers);
   if (given === undefined) return unauthenticated("no_token", "Send the token as Authorization: Bearer <token>.");
   const [expected, actual] = await Promise.all([digestOf(rootToken), digestOf(given)]);
   let difference = 0;
   for (const [position, byte] of expected.entries()) difference |= byte ^ (actual[position] ?? 0);
   return difference === 0 ? GRANTED : unauthenticated("unknown_token", "The token is not valid here.");
+}
+
+/** The sub-protocol under which a browser sends its token; the reply names it and not the token. */
+export const BEARER_PROTOCOL = "bearer";
+
+function tokenOfProtocols(headers: Headers): string | undefined {
+  if (headers.get("upgrade")?.toLowerCase() !== "websocket") return undefined;
+  return /^\s*bearer\s*,\s*([^\s,]+)\s*$/.exec(headers.get("sec-websocket-protocol") ?? "")?.[1];
 }
 
 function unauthenticated(reason: string, detail: string): Access {

@@ -7,10 +7,10 @@ import { validateCommand, validateQuery } from "../kv/validate.ts";
 import { refusal } from "./problem.ts";
 
 /**
- * What the caller wrote that became the operations of a txn: one record, or a list of that name. Absent: the caller
- * wrote the txn.
+ * What the caller wrote that became the operations of a txn: one record, or a list of that name; or the one lease of a
+ * keep-alive. Absent: the caller wrote the command as it is.
  */
-export type Sugar = "record" | "items" | "keys";
+export type Sugar = "record" | "items" | "keys" | "lease";
 
 /** @throws ConcordError of the family `invalid_…` with the limit's reason. */
 export function admitCommand(command: Command, sugar?: Sugar): void {
@@ -19,7 +19,9 @@ export function admitCommand(command: Command, sugar?: Sugar): void {
     return;
   }
   const error = validateCommand(command);
-  if (error !== null) throw new ConcordError(error);
+  if (error === null) return;
+  const detail = sugar === "lease" ? error.detail.replace(/^items\[0\]\./, "") : error.detail;
+  throw new ConcordError({ ...error, detail });
 }
 
 export function admitQuery(query: Query): void {

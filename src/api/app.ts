@@ -9,12 +9,16 @@
 import { Hono } from "hono";
 import { ConcordError } from "../base/errors.ts";
 import type { Backend } from "./backend.ts";
-import type { ApiCall, ApiContext, ApiEnvironment, LogFields, LogLevel } from "./call.ts";
+import type { ApiCall, ApiEnvironment } from "./call.ts";
+import type { ApiContext, LogFields, LogLevel } from "./caller.ts";
 import { mountCluster } from "./cluster-routes.ts";
 import { mountInternal } from "./internal-routes.ts";
 import { mountKv } from "./kv-routes.ts";
 import { mountLeases } from "./lease-routes.ts";
 import { problemResponse, SECURITY_HEADERS } from "./problem.ts";
+import { mountStreams } from "./stream-routes.ts";
+import type { SocketHost } from "./stream-socket.ts";
+import { mountSync } from "./sync-routes.ts";
 import { mountTxn } from "./txn-routes.ts";
 
 export interface ApiOptions {
@@ -22,8 +26,8 @@ export interface ApiOptions {
   readonly principal?: string;
   /** Mounts the routes that only the Worker may use (`internal-routes.ts`). Default false. */
   readonly internal?: boolean;
-  /** Wall clock in milliseconds, for the remaining time of leases. Default `Date.now`. */
-  readonly nowMs?: () => number;
+  /** Absent: the host has no WebSockets; watches and topics are server-sent events alone. */
+  readonly sockets?: SocketHost;
   /** Default: one JSON line on the console. */
   readonly log?: (level: LogLevel, message: string, fields: LogFields) => void;
 }
@@ -33,7 +37,6 @@ export type Api = Hono<ApiEnvironment>;
 export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   const context: ApiContext = {
     backend,
-    nowMs: options.nowMs ?? Date.now,
     log: options.log ?? logToConsole,
     ...(options.principal === undefined ? {} : { principal: options.principal }),
   };
@@ -51,6 +54,8 @@ export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   });
   mountKv(app, context);
   mountTxn(app, context);
+  mountSync(app, context);
+  mountStreams(app, context, options.sockets);
   mountLeases(app, context);
   mountCluster(app, context);
   if (options.internal === true) mountInternal(app, context);

@@ -3,6 +3,9 @@
  * runtime, tests implement it over a bare state machine.
  */
 import type { Command, CommandResult, Idempotency, Outcome, Query, QueryResult } from "../kv/command.ts";
+import type { Position } from "../kv/position.ts";
+import type { Frame } from "../watch/frames.ts";
+import type { Subscribed, WatchOptions } from "../watch/hub.ts";
 
 export type Consistency = "linearizable" | "serializable";
 
@@ -25,6 +28,46 @@ export interface Backend {
   position(): NodePosition;
   /** `GET /v1/cluster`: what this node knows and what its peers answered. */
   cluster(): Promise<ClusterStatus>;
+  /** Watches and topics for one client, until `close`. */
+  connect(sink: ConnectionSink): Connection;
+  /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere (design 01 §4). */
+  publish(message: TopicMessage): void;
+}
+
+/** Where a connection's news go. Both are called within a turn of the node: they must neither throw nor wait. */
+export interface ConnectionSink {
+  /** In the order in which the client must see them. */
+  onFrames(frames: readonly Frame[]): void;
+  onTopic(message: TopicMessage): void;
+}
+
+/** One client's watches and topics on this node; `watchId` and topics are its own name space. */
+export interface Connection {
+  readonly id: string;
+  subscribe(subscription: ConnectionSubscription): Subscribed;
+  /** False: there is no such watch (any more). No frame of it follows either way. */
+  cancel(watchId: number): boolean;
+  /** The client has everything up to `position`: its credit comes back. */
+  acknowledge(watchId: number, position: Position): void;
+  /** Asks for a `progress` frame as soon as the watch has caught up. */
+  requestProgress(watchId: number): void;
+  /** @throws ConcordError `invalid_request` (`too_many_topics`) or `overloaded`. */
+  subscribeTopic(topic: string): void;
+  unsubscribeTopic(topic: string): void;
+  close(): void;
+}
+
+export interface ConnectionSubscription extends Omit<WatchOptions, "connection"> {
+  /** First revision wanted; null = from now on. A future one waits. */
+  readonly fromRevision: number | null;
+  /** Resume behind this position; wins over `fromRevision`. */
+  readonly afterPosition?: Position;
+}
+
+export interface TopicMessage {
+  readonly topic: string;
+  /** JSON text. */
+  readonly payload: string;
 }
 
 export interface NodePosition {
@@ -32,6 +75,7 @@ export interface NodePosition {
   readonly node: number;
   readonly leader: number | null;
   readonly revision: number;
+  /** A leader is known, or the node sleeps and would find one. */
   readonly ready: boolean;
   readonly halted: string | null;
 }
@@ -51,6 +95,8 @@ export interface NodeStatus {
   readonly digest_index: number;
   readonly incarnation: number;
   readonly storage_bytes: number;
+  /** Sleeps until it is wanted (design 02 §4). */
+  readonly quiescent: boolean;
   readonly halted: string | null;
 }
 

@@ -44,18 +44,34 @@ function bodyTooLarge() {
 
 /** Reads a JSON request. `code` is the family of the route: it names the error of a body that is no JSON. */
 export async function readJson(request: Request, code: ErrorCode): Promise<JsonValue> {
-  const type = mediaType(request.headers.get("content-type"));
-  if (type !== null && !isJsonType(type)) {
-    throw refusal("unsupported_media_type", "content_type", `Send the body as application/json, not ${type}.`);
-  }
+  checkJsonType(request);
   return parseJson(await readBody(request), code);
+}
+
+/** As {@link readJson}; an empty body, whatever its type, stands for `{}`. */
+export async function readOptionalJson(request: Request, code: ErrorCode): Promise<JsonValue> {
+  const body = await readBody(request);
+  if (body.byteLength === 0) return {};
+  checkJsonType(request);
+  return parseJson(body, code);
+}
+
+function checkJsonType(request: Request): void {
+  const type = mediaType(request.headers.get("content-type"));
+  if (type === null || isJsonType(type)) return;
+  throw refusal("unsupported_media_type", "content_type", `Send the body as application/json, not ${type}.`);
 }
 
 /** @throws ConcordError `code` with reason `malformed_json`, `depth_exceeded` or `number_out_of_range`. */
 export function parseJson(body: Uint8Array, code: ErrorCode): JsonValue {
   const text = decodeUtf8(body);
   if (text === null) throw refusal(code, "malformed_json", "The body is not UTF-8 text.");
-  if (nestsDeeperThan(text, BODY_NESTING_MAX)) {
+  return parseJsonText(text, code);
+}
+
+/** @throws as {@link parseJson}. */
+export function parseJsonText(text: string, code: ErrorCode, nestingMax = BODY_NESTING_MAX): JsonValue {
+  if (nestsDeeperThan(text, nestingMax)) {
     throw refusal(code, "depth_exceeded", `A value is nested at most ${NESTING_MAX} levels deep.`);
   }
   let value: JsonValue;

@@ -1,34 +1,12 @@
 /**
- * What every route does around its own work: who calls, how long, under which idempotency key; running a command or a
- * query on the backend; remembering the revision for the reply's headers.
- *
- * C1. A request is validated before the backend sees it: nothing invalid is ever logged.
- * C2. The principal comes from the Worker's internal header or from the host's options, never from the outside.
+ * An HTTP request as a call (caller.ts): who calls, how long, under which idempotency key, with which parameters; the
+ * revision for the headers of the reply.
  */
 import type { Context } from "hono";
-import { assert } from "../base/assert.ts";
 import { ConcordError, type ErrorCode } from "../base/errors.ts";
-import { IDEMPOTENCY_KEY_BYTES_MAX } from "../base/limits.ts";
-import { canonicalCommand } from "../kv/canonical.ts";
-import type { Command, CommandResult, Idempotency, Query, QueryResult } from "../kv/command.ts";
-import { admitCommand, admitQuery, type Sugar } from "./admission.ts";
-import type { Backend, Consistency, ReadOptions } from "./backend.ts";
-import { CALL_TIMEOUT_MS_DEFAULT, CALL_TIMEOUT_MS_MAX } from "./limits.ts";
+import { type ApiContext, type Caller, createCaller } from "./caller.ts";
 import { choiceOf, integerOf, type Parameters, readParameters } from "./parameters.ts";
 import { refusal } from "./problem.ts";
-
-export type LogLevel = "info" | "warn" | "error";
-export type LogFields = Readonly<Record<string, string | number | boolean | null>>;
-
-/** What the routes share. */
-export interface ApiContext {
-  readonly backend: Backend;
-  /** Wall clock, only for the remaining time of leases. */
-  readonly nowMs: () => number;
-  readonly log: (level: LogLevel, message: string, fields: LogFields) => void;
-  /** The caller when no internal header names one; absent: such a request is refused. */
-  readonly principal?: string;
-}
 
 /** Set by whoever answers from the state machine, for the headers of the reply, be it a result or an error. */
 export type ApiEnvironment = { Variables: { revision: number | undefined; etag: string | undefined } };
@@ -55,115 +33,37 @@ export function parametersOf(call: ApiCall, code: ErrorCode, allowed: readonly s
   return readParameters(call.req.url, code, allowed);
 }
 
-function timeoutMsOf(parameters: Parameters): number {
-  const timeoutMs = integerOf(parameters, "timeout_ms") ?? CALL_TIMEOUT_MS_DEFAULT;
-  if (timeoutMs >= 1 && timeoutMs <= CALL_TIMEOUT_MS_MAX) return timeoutMs;
-  throw refusal(
-    parameters.code,
-    "invalid_timeout_ms",
-    `timeout_ms must be 1 to ${CALL_TIMEOUT_MS_MAX}, is ${timeoutMs}.`,
-  );
+/** Of a request that only reads: an idempotency key means nothing there. */
+export function readerOf(context: ApiContext, call: ApiCall, parameters: Parameters): Caller {
+  return callerOf(context, call, parameters, {});
 }
 
-export function readOptionsOf(context: ApiContext, call: ApiCall, parameters: Parameters): ReadOptions {
-  const consistency: Consistency =
-    choiceOf(parameters, "consistency", ["linearizable", "serializable"]) ?? "linearizable";
-  const minRevision = integerOf(parameters, "min_revision");
-  const timeoutMs = timeoutMsOf(parameters);
-  if (minRevision === undefined) return { consistency, timeoutMs };
-  if (minRevision < 0) throw refusal(parameters.code, "invalid_min_revision", "min_revision must not be negative.");
-  checkClusterId(context, call);
-  return { consistency, timeoutMs, minRevision };
+export function writerOf(context: ApiContext, call: ApiCall, parameters: Parameters): Caller {
+  const idempotencyKey = call.req.header("idempotency-key");
+  if (idempotencyKey === undefined) return callerOf(context, call, parameters, {});
+  return callerOf(context, call, parameters, { idempotencyKey, idempotencySince: idempotencySinceOf(call) });
 }
 
-/** A later page on a node that lags behind waits for the revision that its first page was read at. */
-export function atLeast(options: ReadOptions, revision: number | undefined): ReadOptions {
-  if (revision === undefined || options.consistency === "linearizable") return options;
-  return { ...options, minRevision: Math.max(revision, options.minRevision ?? 0) };
-}
-
-/** A revision of one cluster means nothing in another: whoever names both must name this one. */
-function checkClusterId(context: ApiContext, call: ApiCall): void {
-  const named = call.req.header("concord-cluster");
-  const { clusterId } = context.backend.position();
-  if (named === undefined || clusterId === null || named === clusterId) return;
-  throw new ConcordError({
-    code: "cluster_changed",
-    detail: `min_revision belongs to cluster ${JSON.stringify(named)}, this is ${JSON.stringify(clusterId)}.`,
-  });
-}
-
-/** Runs a write and answers its result. @throws ConcordError for validation, apply and cluster errors alike. */
-export async function execute<Kind extends CommandResult["kind"]>(
+function callerOf(
   context: ApiContext,
   call: ApiCall,
-  command: Command & { readonly kind: Kind },
-  options: {
-    readonly parameters: Parameters;
-    readonly sugar?: Sugar;
-  },
-): Promise<{ readonly result: Extract<CommandResult, { kind: Kind }>; readonly revision: number }> {
-  const principal = principalOf(context, call);
-  const timeoutMs = timeoutMsOf(options.parameters);
-  const key = idempotencyKeyOf(call);
-  admitCommand(command, options.sugar);
-  const idempotency = key === null ? null : await idempotencyOf(call, key, principal, command);
-  const outcome = await context.backend.execute(command, idempotency, { timeoutMs });
-  call.set("revision", outcome.revision);
-  if (!outcome.ok) throw new ConcordError({ revision: outcome.revision, ...outcome.error });
-  assert(outcome.result.kind === command.kind, `a ${command.kind} answered ${outcome.result.kind}`);
-  return { result: outcome.result as Extract<CommandResult, { kind: Kind }>, revision: outcome.revision };
+  parameters: Parameters,
+  idempotency: { readonly idempotencyKey?: string; readonly idempotencySince?: number | undefined },
+): Caller {
+  const wishes = {
+    principal: principalOf(context, call),
+    timeoutMs: integerOf(parameters, "timeout_ms"),
+    consistency: choiceOf(parameters, "consistency", ["linearizable", "serializable"]),
+    minRevision: integerOf(parameters, "min_revision"),
+    clusterId: call.req.header("concord-cluster"),
+    noteRevision: (revision: number) => call.set("revision", revision),
+    ...idempotency,
+  };
+  return createCaller(wishes, parameters.code);
 }
 
-/** Runs a read and answers its result. @throws ConcordError as {@link execute}. */
-export async function query<Kind extends QueryResult["kind"]>(
-  context: ApiContext,
-  call: ApiCall,
-  asked: Query & { readonly kind: Kind },
-  options: ReadOptions,
-): Promise<{ readonly result: Extract<QueryResult, { kind: Kind }>; readonly revision: number }> {
-  principalOf(context, call);
-  admitQuery(asked);
-  const outcome = await context.backend.query(asked, options);
-  call.set("revision", outcome.revision);
-  if (!outcome.ok) throw new ConcordError({ revision: outcome.revision, ...outcome.error });
-  const least = options.minRevision ?? 0;
-  if (options.consistency === "linearizable" && context.backend.position().revision < least) {
-    const detail = `min_revision ${least} lies in the future; the newest revision is ${outcome.revision}.`;
-    throw new ConcordError({ code: "revision_in_future", reason: "min_revision", detail, revision: outcome.revision });
-  }
-  assert(outcome.result.kind === asked.kind, `a query ${asked.kind} answered ${outcome.result.kind}`);
-  return { result: outcome.result as Extract<QueryResult, { kind: Kind }>, revision: outcome.revision };
-}
-
-/** Null without the header. */
-export function idempotencyKeyOf(call: ApiCall): string | null {
-  const key = call.req.header("idempotency-key");
-  return key === undefined ? null : checkedIdempotencyKey(key);
-}
-
-export function checkedIdempotencyKey(key: string): string {
-  if (key.length < 1 || key.length > IDEMPOTENCY_KEY_BYTES_MAX) {
-    const detail = `An idempotency key has 1 to ${IDEMPOTENCY_KEY_BYTES_MAX} characters; this one has ${key.length}.`;
-    throw refusal("invalid_request", "idempotency_key_size", detail);
-  }
-  // A header cannot carry the rest the same way through every client.
-  if (/^[\x20-\x7e]+$/.test(key)) return key;
-  throw refusal("invalid_request", "idempotency_key", "An idempotency key is printable ASCII.");
-}
-
-async function idempotencyOf(call: ApiCall, key: string, scope: string, command: Command): Promise<Idempotency> {
+function idempotencySinceOf(call: ApiCall): number | undefined {
   const since = call.req.header("idempotency-since");
-  const hash = await sha256Hex(canonicalCommand(command));
-  if (since === undefined) return { scope, key, hash };
-  const revision = /^[0-9]{1,16}$/.test(since) ? Number(since) : Number.NaN;
-  if (!Number.isSafeInteger(revision)) {
-    throw refusal("invalid_request", "idempotency_since", "idempotency-since must be a revision.");
-  }
-  return { scope, key, hash, since: revision };
-}
-
-async function sha256Hex(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (since === undefined || /^[0-9]{1,16}$/.test(since)) return since === undefined ? undefined : Number(since);
+  throw refusal("invalid_request", "idempotency_since", "idempotency-since must be a revision.");
 }

@@ -2,14 +2,8 @@
 import type { Hono } from "hono";
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import type { NodePosition } from "./backend.ts";
-import {
-  type ApiCall,
-  type ApiContext,
-  type ApiEnvironment,
-  parametersOf,
-  principalOf,
-  WRITE_PARAMETERS,
-} from "./call.ts";
+import { type ApiCall, type ApiEnvironment, parametersOf, principalOf, WRITE_PARAMETERS } from "./call.ts";
+import type { ApiContext } from "./caller.ts";
 
 export function mountCluster(app: Hono<ApiEnvironment>, context: ApiContext): void {
   app.get("/v1/cluster", (call) => getCluster(context, call));

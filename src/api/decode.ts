@@ -49,12 +49,15 @@ export function decodeRange(start: WireKey, end: WireKey | undefined, code: Erro
   return end === undefined ? { range: { start: from } } : { range: { start: from, end: decodeKey(end, code) } };
 }
 
+/** How a request names what it wants. */
+export interface SelectorFields {
+  readonly key?: WireKey | undefined;
+  readonly prefix?: WireKey | undefined;
+  readonly range?: { readonly start: WireKey; readonly end?: WireKey | undefined } | undefined;
+}
+
 /** Exactly one of key, prefix and range. `place` names the operation in the error. */
-function decodeSelector(
-  fields: { key?: WireKey | undefined; prefix?: WireKey | undefined; range?: WireRangeFields | undefined },
-  code: ErrorCode,
-  place: string,
-): Selector {
+export function decodeSelector(fields: SelectorFields, code: ErrorCode, place: string): Selector {
   const { key, prefix, range } = fields;
   if (key !== undefined && prefix === undefined && range === undefined) return { key: decodeKey(key, code) };
   if (prefix !== undefined && key === undefined && range === undefined) return decodePrefix(prefix, code);
@@ -63,11 +66,6 @@ function decodeSelector(
   const isEmpty = key === undefined && prefix === undefined && range === undefined;
   const detail = `${place} needs exactly one of key, prefix and range.`;
   throw refusal("invalid_selector", isEmpty ? "empty_selector" : "ambiguous_selector", detail);
-}
-
-interface WireRangeFields {
-  readonly start: WireKey;
-  readonly end?: WireKey | undefined;
 }
 
 /** A JSON object of exactly the shape of {@link WireBytes} is bytes; every other JSON is itself. */

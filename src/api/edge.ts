@@ -6,8 +6,8 @@
  * E2. No object of a cluster is touched before the cluster is known to exist.
  * E3. Tokens end here; nodes see a principal.
  */
-import { ConcordError } from "../base/errors.ts";
-import { authorize, localityOf } from "./access.ts";
+import { ConcordError, type ErrorBody } from "../base/errors.ts";
+import { authorize, BEARER_PROTOCOL, localityOf } from "./access.ts";
 import { parseJson, readBody } from "./body.ts";
 import { INTERNAL_HEADER, PRINCIPAL_HEADER } from "./call.ts";
 import { DEFAULT_CLUSTER, isClusterName } from "./cluster-name.ts";
@@ -36,14 +36,29 @@ const DEADLINE_GRACE_MS = 2_000;
 
 const DEFAULT_PLACE: ClusterPlace = { name: DEFAULT_CLUSTER, jurisdiction: null, placement: [] };
 
-/** One per isolate: it remembers leaders and clusters, both only as hints or as facts that never change. */
-export function createEdge(options: { readonly random?: () => number } = {}): Edge {
+export interface EdgeOptions {
+  /** In [0, 1); spreads load over nodes. Default `Math.random`. */
+  readonly random?: () => number;
+  /**
+   * The path under which a host serves this edge beside things of its own, for example `/concord`. Default: none.
+   * Requests outside of it are answered 404.
+   */
+  readonly basePath?: string;
+}
+
+/**
+ * One per isolate: it remembers leaders and clusters, both only as hints or as facts that never change.
+ * @throws TypeError for a base path that is none.
+ */
+export function createEdge(options: EdgeOptions = {}): Edge {
+  const { basePath = "" } = options;
+  if (!/^(?:\/[^/?#]+)*$/.test(basePath)) throw new TypeError(`the base path ${basePath} is not of the form /a/b`);
   const directory = new NodeDirectory({ random: options.random ?? Math.random });
   const known = new Map<string, ClusterPlace>([[DEFAULT_CLUSTER, DEFAULT_PLACE]]);
   return {
     async fetch(request, environment) {
       try {
-        return await answer({ directory, known, environment }, request);
+        return await answer({ directory, known, environment, basePath }, request);
       } catch (error) {
         if (error instanceof ConcordError) return problemResponse(error.body);
         const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
@@ -59,17 +74,21 @@ interface EdgeState {
   /** Clusters that were seen to exist; a cluster is never removed. */
   readonly known: Map<string, ClusterPlace>;
   readonly environment: EdgeEnvironment;
+  readonly basePath: string;
 }
 
 async function answer(state: EdgeState, request: Request): Promise<Response> {
   const rules = accessRules(state.environment);
   const url = new URL(request.url);
-  if (url.pathname === "/livez") return answerLiveness(request, rules);
+  const pathname = pathWithin(state.basePath, url.pathname);
+  const base = url.origin + state.basePath;
+  if (pathname === "/livez") return answerLiveness(request, rules);
+  if (pathname === "/openapi.json" || pathname === "/docs") return await answerDocs(request, rules, { pathname, base });
   const access = await authorize(request, rules);
   if (!access.granted) return problemResponse(access.error);
-  if (url.pathname === "/") return describe(request, url);
-  if (url.pathname === "/v1/clusters") return await answerClusters(state, request, url, access.principal);
-  const { cluster, path } = splitPath(url.pathname);
+  if (pathname === "/") return describe(request, base);
+  if (pathname === "/v1/clusters") return await answerClusters(state, request, url, access.principal);
+  const { cluster, path } = splitPath(pathname);
   if (!isForNodes(path)) throw noRoute();
   const place = await findCluster(state, cluster, access.principal);
   return await forward(state, place, request, { path, search: url.search, principal: access.principal });
@@ -83,22 +102,56 @@ function accessRules(environment: EdgeEnvironment) {
   };
 }
 
-/** The one route without a token, for those who watch deployments; it says that the Worker runs and nothing else. */
+/** A route without a token, for those who watch deployments; it says that the Worker runs and nothing else. */
 function answerLiveness(request: Request, rules: ReturnType<typeof accessRules>): Response {
-  const refused = rules.rootToken === undefined ? localityOf(request, rules.loopbackDev) : null;
+  const refused = refusedWithoutToken(request, rules);
   return refused === null ? json({ status: "live" }) : problemResponse(refused);
 }
 
-function describe(request: Request, url: URL): Response {
+/** What routes without a token ask: a deployment without one still answers nobody from outside. */
+function refusedWithoutToken(request: Request, rules: ReturnType<typeof accessRules>): ErrorBody | null {
+  return rules.rootToken === undefined ? localityOf(request, rules.loopbackDev) : null;
+}
+
+/**
+ * The document of the API and its page, without a token: a browser sends none, and they say the same everywhere. Loaded
+ * on first use, so that no other request pays for them.
+ */
+async function answerDocs(
+  request: Request,
+  rules: ReturnType<typeof accessRules>,
+  { pathname, base }: { readonly pathname: string; readonly base: string },
+): Promise<Response> {
+  const refused = refusedWithoutToken(request, rules);
+  if (refused !== null) return problemResponse(refused);
   if (request.method !== "GET" && request.method !== "HEAD") return methodNotAllowed("GET, HEAD");
-  const { origin } = url;
+  const { openApiDocument } = await import("./openapi-document.ts");
+  const document = await openApiDocument(base);
+  if (pathname === "/openapi.json") return json(document);
+  const { docsPage } = await import("./docs-page.ts");
+  const { html, contentSecurityPolicy } = await docsPage(document);
+  return new Response(html, {
+    headers: {
+      "content-type": "text/html; charset=utf-8",
+      "cache-control": "no-store",
+      ...SECURITY_HEADERS,
+      "content-security-policy": contentSecurityPolicy,
+    },
+  });
+}
+
+/** @param base the address under which this edge is served. */
+function describe(request: Request, base: string): Response {
+  if (request.method !== "GET" && request.method !== "HEAD") return methodNotAllowed("GET, HEAD");
   return json({
     name: "Concord Edge",
-    api: `${origin}/v1`,
-    cluster: `${origin}/v1/cluster`,
-    clusters: `${origin}/v1/clusters`,
-    other_clusters: `${origin}/c/{cluster}/v1`,
-    health: { live: `${origin}/livez`, ready: `${origin}/readyz`, health: `${origin}/healthz` },
+    api: `${base}/v1`,
+    cluster: `${base}/v1/cluster`,
+    clusters: `${base}/v1/clusters`,
+    other_clusters: `${base}/c/{cluster}/v1`,
+    openapi: `${base}/openapi.json`,
+    docs: `${base}/docs`,
+    health: { live: `${base}/livez`, ready: `${base}/readyz`, health: `${base}/healthz` },
   });
 }
 
@@ -115,6 +168,13 @@ function methodNotAllowed(allow: string): Response {
 
 function noRoute(): ConcordError {
   return new ConcordError({ code: "not_found", reason: "route", detail: "There is no such route." });
+}
+
+/** The path behind the base path; outside of it there is no route. */
+function pathWithin(basePath: string, pathname: string): string {
+  if (pathname === basePath) return "/";
+  if (pathname.startsWith(`${basePath}/`)) return pathname.slice(basePath.length);
+  throw noRoute();
 }
 
 /** `/c/{cluster}/rest` names a cluster, anything else is the default one's. */
@@ -143,8 +203,9 @@ async function answerClusters(state: EdgeState, request: Request, url: URL, prin
   const created = (await response.json()) as WireCluster;
   remember(state, created);
   const headers = new Headers(response.headers);
-  headers.set("location", `/c/${created.name}/v1`);
-  return new Response(JSON.stringify({ ...created, url: `${url.origin}/c/${created.name}/v1` }), {
+  const path = `${state.basePath}/c/${created.name}/v1`;
+  headers.set("location", path);
+  return new Response(JSON.stringify({ ...created, url: url.origin + path }), {
     status: 201,
     headers,
   });
@@ -211,19 +272,33 @@ async function forward(state: EdgeState, place: ClusterPlace, request: Request, 
     headers: headersForNode(request.headers, passing),
     body: hasBody ? (passing.body ?? (await readBody(request))) : null,
     node,
-    leaderFirst: hasBody || !query.includes("consistency=serializable"),
+    leaderFirst: isForLeader(passing.path, hasBody, query),
     deadlineMs: Date.now() + timeoutMsIn(query) + DEADLINE_GRACE_MS,
   });
+}
+
+/** Watches and topics are served by any node; the leader has enough to do. */
+function isForLeader(path: string, hasBody: boolean, query: string): boolean {
+  if (path === "/v1/watch" || path.startsWith("/v1/topics/")) return false;
+  return hasBody || !query.includes("consistency=serializable");
 }
 
 function headersForNode(from: Headers, passing: Passing): Headers {
   const headers = new Headers();
   for (const [name, value] of from) {
-    if (!name.startsWith("x-concord-") && !NOT_FORWARDED.has(name)) headers.set(name, value);
+    if (name.startsWith("x-concord-") || name.startsWith("sec-websocket-") || NOT_FORWARDED.has(name)) continue;
+    headers.set(name, value);
   }
+  // Of what a handshake says, the platform makes its own; the token in it ends here (E3).
+  if (offersBearer(from)) headers.set("sec-websocket-protocol", BEARER_PROTOCOL);
   headers.set(PRINCIPAL_HEADER, passing.principal);
   if (passing.internal === true) headers.set(INTERNAL_HEADER, "1");
   return headers;
+}
+
+function offersBearer(headers: Headers): boolean {
+  const offered = headers.get("sec-websocket-protocol")?.split(",") ?? [];
+  return offered.some((name) => name.trim() === BEARER_PROTOCOL);
 }
 
 /** Secrets, and what describes the connection or the body as it came in rather than as it goes on. */

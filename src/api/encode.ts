@@ -25,6 +25,7 @@ import type {
   WireRecord,
   WireTxnResolution,
   WireTxnResult,
+  WireWatchEvent,
 } from "./wire.ts";
 
 export function encodeKey(key: string): WireKey {
@@ -70,6 +71,20 @@ export function encodeEvent(event: ChangeEvent): WireEvent {
     content_type: event.content_type,
     metadata: event.metadata,
   };
+}
+
+/** The hub's encoder: JSON text of a {@link WireWatchEvent}, shared by all watches of that shape. */
+export function encodeWatchEvent(
+  event: ChangeEvent,
+  before: KeyRecord | null | undefined,
+  includeValue: boolean,
+): string {
+  const whole = encodeEvent(event);
+  const { value: _, ...bare } = whole;
+  const shown: WireWatchEvent = includeValue ? whole : bare;
+  if (before === undefined) return JSON.stringify(shown);
+  const previousValue = before === null ? null : encodeValue(before.value);
+  return JSON.stringify({ ...shown, prev_value: previousValue } satisfies WireWatchEvent);
 }
 
 /** `branch`: the operations that were answered. A kept result has lost them, and with them which gets were `keys_only`. */

@@ -11,16 +11,15 @@ import type { Command, KeyRecord } from "../kv/command.ts";
 import { readJson } from "./body.ts";
 import {
   type ApiCall,
-  type ApiContext,
   type ApiEnvironment,
-  execute,
   INTERNAL_HEADER,
   parametersOf,
-  query,
   READ_PARAMETERS,
-  readOptionsOf,
+  readerOf,
   WRITE_PARAMETERS,
+  writerOf,
 } from "./call.ts";
+import { type ApiContext, execute, query } from "./caller.ts";
 import { DEFAULT_CLUSTER, isClusterName } from "./cluster-name.ts";
 import { CLUSTERS_PAGE_MAX } from "./limits.ts";
 import { textOf } from "./parameters.ts";
@@ -58,7 +57,7 @@ async function createCluster(context: ApiContext, call: ApiCall): Promise<Respon
     success: [{ type: "put", key, value: { json: { ...cluster } } }],
     failure: [],
   };
-  const { result } = await execute(context, call, command, { parameters });
+  const { result } = await execute(context, writerOf(context, call, parameters), command);
   if (!result.succeeded) throw clusterExists(cluster.name);
   return call.json(cluster, 201);
 }
@@ -72,8 +71,8 @@ function clusterExists(name: string): ConcordError {
 }
 
 async function getCluster(context: ApiContext, call: ApiCall, name: string): Promise<Response> {
-  const options = readOptionsOf(context, call, parametersOf(call, "invalid_request", READ_PARAMETERS));
-  const { result } = await query(context, call, { kind: "get", key: CLUSTERS_PREFIX + name }, options);
+  const caller = readerOf(context, call, parametersOf(call, "invalid_request", READ_PARAMETERS));
+  const { result } = await query(context, caller, { kind: "get", key: CLUSTERS_PREFIX + name });
   const cluster = result.record === null ? null : clusterOfRecord(result.record);
   if (cluster !== null) return call.json(cluster);
   throw new ConcordError({ code: "unknown_cluster", detail: `There is no cluster ${JSON.stringify(name)}.` });
@@ -82,22 +81,16 @@ async function getCluster(context: ApiContext, call: ApiCall, name: string): Pro
 /** One page in order of name; `after` is the last name of the page before. */
 async function listClusters(context: ApiContext, call: ApiCall): Promise<Response> {
   const parameters = parametersOf(call, "invalid_request", [...READ_PARAMETERS, "after"]);
-  const options = readOptionsOf(context, call, parameters);
   const after = textOf(parameters, "after");
-  const { result } = await query(
-    context,
-    call,
-    {
-      kind: "list",
-      selector: { prefix: CLUSTERS_PREFIX },
-      limit: CLUSTERS_PAGE_MAX,
-      order: "asc",
-      keys_only: false,
-      count_only: false,
-      ...(after !== undefined && isClusterName(after) ? { after: CLUSTERS_PREFIX + after } : {}),
-    },
-    options,
-  );
+  const { result } = await query(context, readerOf(context, call, parameters), {
+    kind: "list",
+    selector: { prefix: CLUSTERS_PREFIX },
+    limit: CLUSTERS_PAGE_MAX,
+    order: "asc",
+    keys_only: false,
+    count_only: false,
+    ...(after !== undefined && isClusterName(after) ? { after: CLUSTERS_PREFIX + after } : {}),
+  });
   const clusters = result.records.flatMap((record) => clusterOfRecord(record) ?? []);
   if (after === undefined) clusters.unshift({ name: DEFAULT_CLUSTER, jurisdiction: null, placement: [] });
   const reply: WireClusterList = { clusters, next: result.more ? (clusters.at(-1)?.name ?? null) : null };

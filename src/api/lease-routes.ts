@@ -1,83 +1,73 @@
-/** `/v1/leases`: grant, info, revoke (design 01 §3). */
+/** `/v1/leases` over HTTP: grant, keep alive, info, list, revoke (design 01 §3). */
 import type { Hono } from "hono";
-import { ConcordError } from "../base/errors.ts";
-import { readJson } from "./body.ts";
+import { readJson, readOptionalJson } from "./body.ts";
 import {
   type ApiCall,
-  type ApiContext,
   type ApiEnvironment,
-  execute,
   parametersOf,
-  query,
   READ_PARAMETERS,
-  readOptionsOf,
+  readerOf,
   WRITE_PARAMETERS,
+  writerOf,
 } from "./call.ts";
-import { encodeKey } from "./encode.ts";
-import { pathRest } from "./parameters.ts";
+import type { ApiContext } from "./caller.ts";
+import { describeLease, grantLease, keepLeaseAlive, listLeases, revokeLease } from "./lease-operations.ts";
+import { flagOf, integerOf, pathRest } from "./parameters.ts";
 import { refusal } from "./problem.ts";
-import { leaseGrantSchema } from "./schema.ts";
+import { keepAliveSchema, leaseGrantSchema } from "./schema.ts";
 import { shaped } from "./shape.ts";
-import type { WireLease, WireLeaseGranted, WireLeaseRevoked } from "./wire.ts";
 
 const LEASES_PATH = "/v1/leases";
+const CODE = "invalid_lease";
+const LIST_PARAMETERS = [...READ_PARAMETERS, "limit", "after", "anonymous"];
 
 export function mountLeases(app: Hono<ApiEnvironment>, context: ApiContext): void {
+  app.get(LEASES_PATH, (call) => getLeases(context, call));
   app.post(LEASES_PATH, (call) => postLease(context, call));
+  app.post(`${LEASES_PATH}/:id/keepalive`, (call) => postKeepAlive(context, call));
   app.get(`${LEASES_PATH}/:id`, (call) => getLease(context, call));
   app.delete(`${LEASES_PATH}/:id`, (call) => deleteLease(context, call));
 }
 
 async function postLease(context: ApiContext, call: ApiCall): Promise<Response> {
-  const code = "invalid_lease";
-  const grant = shaped(leaseGrantSchema, await readJson(call.req.raw, code), code);
-  const parameters = parametersOf(call, code, WRITE_PARAMETERS);
-  const command = {
-    kind: "lease_grant",
-    ttl_s: grant.ttl_s,
-    ...(grant.metadata === undefined || Object.keys(grant.metadata).length === 0 ? {} : { metadata: grant.metadata }),
-    ...(grant.id === undefined ? {} : { id: grant.id }),
-  } as const;
-  const { result, revision } = await execute(context, call, command, { parameters });
-  const reply: WireLeaseGranted = {
-    id: result.id,
-    ttl_s: result.ttl_s,
-    expires_at_ms: result.expires_at_ms,
-    revision,
+  const grant = shaped(leaseGrantSchema, await readJson(call.req.raw, CODE), CODE);
+  const parameters = parametersOf(call, CODE, WRITE_PARAMETERS);
+  return call.json(await grantLease(context, writerOf(context, call, parameters), grant), 201);
+}
+
+async function postKeepAlive(context: ApiContext, call: ApiCall): Promise<Response> {
+  const id = leaseId(call, "/keepalive");
+  const { ttl_s } = shaped(keepAliveSchema, await readOptionalJson(call.req.raw, CODE), CODE);
+  const parameters = parametersOf(call, CODE, WRITE_PARAMETERS);
+  return call.json(await keepLeaseAlive(context, writerOf(context, call, parameters), { id, ttl_s }));
+}
+
+async function getLeases(context: ApiContext, call: ApiCall): Promise<Response> {
+  const parameters = parametersOf(call, CODE, LIST_PARAMETERS);
+  const request = {
+    limit: integerOf(parameters, "limit"),
+    after: integerOf(parameters, "after"),
+    anonymous: flagOf(parameters, "anonymous"),
   };
-  return call.json(reply, 201);
+  return call.json(await listLeases(context, readerOf(context, call, parameters), request));
 }
 
 async function getLease(context: ApiContext, call: ApiCall): Promise<Response> {
   const id = leaseId(call);
-  const parameters = parametersOf(call, "invalid_lease", READ_PARAMETERS);
-  const options = readOptionsOf(context, call, parameters);
-  const { result, revision } = await query(context, call, { kind: "lease", id }, options);
-  const { lease } = result;
-  if (lease === null) throw new ConcordError({ code: "unknown_lease", detail: `There is no lease ${id}.`, revision });
-  const reply: WireLease = {
-    id: lease.id,
-    ttl_s: lease.ttl_s,
-    expires_at_ms: lease.expires_at_ms,
-    remaining_ms: Math.max(0, lease.expires_at_ms - context.nowMs()),
-    metadata: lease.metadata,
-    keys: lease.keys.map(encodeKey),
-    revision,
-  };
-  return call.json(reply);
+  const parameters = parametersOf(call, CODE, READ_PARAMETERS);
+  return call.json(await describeLease(context, readerOf(context, call, parameters), { id }));
 }
 
 async function deleteLease(context: ApiContext, call: ApiCall): Promise<Response> {
   const id = leaseId(call);
-  const parameters = parametersOf(call, "invalid_lease", WRITE_PARAMETERS);
-  const { result, revision } = await execute(context, call, { kind: "lease_revoke", id }, { parameters });
-  const reply: WireLeaseRevoked = { deleted: result.deleted, revision };
-  return call.json(reply);
+  const parameters = parametersOf(call, CODE, WRITE_PARAMETERS);
+  return call.json(await revokeLease(context, writerOf(context, call, parameters), { id }));
 }
 
-function leaseId(call: ApiCall): number {
-  const text = pathRest(call.req.url, `${LEASES_PATH}/`, "invalid_lease");
+function leaseId(call: ApiCall, ending = ""): number {
+  const rest = pathRest(call.req.url, `${LEASES_PATH}/`, CODE);
+  const text = rest.slice(0, rest.length - ending.length);
   const id = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
   if (Number.isSafeInteger(id) && id > 0) return id;
-  throw refusal("invalid_lease", "invalid_lease_id", "A lease id is a positive integer.");
+  throw refusal(CODE, "invalid_lease_id", "A lease id is a positive integer.");
 }

@@ -16,3 +16,18 @@ export const BODY_NESTING_MAX = NESTING_MAX + 4;
 
 /** Clusters in one page of `GET /v1/clusters`. */
 export const CLUSTERS_PAGE_MAX = 1000;
+
+/** Requests in flight of one session. */
+export const SESSION_REQUESTS_MAX = 256;
+/** `max_message_bytes`: what a client says its socket delivers at most. */
+export const MESSAGE_BYTES_MAX_MIN = 64 << 10;
+export const MESSAGE_BYTES_MAX_MAX = 32 << 20;
+
+export const TOPIC_BYTES_MAX = 256;
+/** Of a topic's message as JSON text. */
+export const TOPIC_PAYLOAD_BYTES_MAX = 64 << 10;
+/** Bytes of topics sent to one connection and not acknowledged; what is over is dropped. */
+export const TOPIC_WINDOW_BYTES = 256 << 10;
+export const TOPICS_PER_CONNECTION_MAX = 100;
+/** Subscriptions of all connections of one node. */
+export const TOPICS_PER_NODE_MAX = 10_000;

@@ -3,6 +3,7 @@
  * silently changes what a request means. (URLSearchParams would turn broken UTF-8 into U+FFFD: two keys become one.)
  */
 import type { ErrorCode } from "../base/errors.ts";
+import type { SelectorFields } from "./decode.ts";
 import { refusal } from "./problem.ts";
 
 export interface Parameters {
@@ -66,6 +67,19 @@ export function choiceOf<T extends string>(parameters: Parameters, name: string,
     );
   }
   return choice;
+}
+
+export const SELECTOR_PARAMETERS = ["key", "prefix", "start", "end"] as const;
+
+/** `key`, `prefix`, and `start` with `end`, as a body would name them; whether one is named alone, decoding checks. */
+export function selectorOf(parameters: Parameters): SelectorFields {
+  const start = textOf(parameters, "start");
+  const end = textOf(parameters, "end");
+  return {
+    key: textOf(parameters, "key"),
+    prefix: textOf(parameters, "prefix"),
+    range: start === undefined && end === undefined ? undefined : { start: start ?? "", end },
+  };
 }
 
 /** The part of the path behind `prefix`, percent-decoded once; routers decode twice or not at all. */

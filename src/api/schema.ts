@@ -5,25 +5,27 @@
  */
 import * as z from "zod";
 import type { JsonObject, JsonValue } from "../base/json.ts";
-import type { WireBatch, WireKey, WireLeaseGrant, WireTxn } from "./wire.ts";
+import type { WireBatch, WireKey, WireLeaseGrant, WireLeaseKeepAlive, WireTxn } from "./wire.ts";
 
 // Workers refuse code made from strings, which zod would otherwise try.
 z.config({ jitless: true });
 
-const key = z.custom<WireKey>(isWireKey, 'a string, or {"encoding":"base64","data":…}');
-const json = z.custom<JsonValue>((value) => value !== undefined, "a JSON value");
-const metadata = z.custom<JsonObject>(isPlainObject, "a JSON object");
-const range = z.strictObject({ start: key, end: key.optional() });
+/** Members of bodies, which the params of a session share. */
+export const key = z.custom<WireKey>(isWireKey, 'a string, or {"encoding":"base64","data":…}');
+export const json = z.custom<JsonValue>((value) => value !== undefined, "a JSON value");
+export const metadata = z.custom<JsonObject>(isPlainObject, "a JSON object");
+export const range = z.strictObject({ start: key, end: key.optional() });
+export const pathStep = z.custom<string | number>(isPathStep, "a property name or an array index");
 const equality = z.enum(["==", "!="]);
 const order = z.enum(["==", "!=", ">", ">=", "<", "<="]);
 
-const compare = z.discriminatedUnion("target", [
+export const compare = z.discriminatedUnion("target", [
   z.strictObject({ target: z.literal("exists"), key, op: equality, value: z.boolean() }),
   z.strictObject({ target: z.literal("value"), key, op: equality, value: json }),
   z.strictObject({
     target: z.literal("field"),
     key,
-    path: z.array(z.custom<string | number>(isPathStep, "a property name or an array index")),
+    path: z.array(pathStep),
     op: order,
     value: json,
   }),
@@ -32,7 +34,7 @@ const compare = z.discriminatedUnion("target", [
   z.strictObject({ target: z.literal("ttl"), key, op: order, value: z.number().nullable() }),
 ]);
 
-const putFields = {
+export const putFields = {
   key,
   value: json.optional(),
   prev_kv: z.boolean().optional(),
@@ -45,9 +47,9 @@ const putFields = {
   revision_suffix: z.boolean().optional(),
   due_at_ms: z.number().optional(),
 };
-const selectorFields = { key: key.optional(), prefix: key.optional(), range: range.optional() };
+export const selectorFields = { key: key.optional(), prefix: key.optional(), range: range.optional() };
 
-const operation = z.discriminatedUnion("type", [
+export const operation = z.discriminatedUnion("type", [
   z.strictObject({
     type: z.literal("get"),
     ...selectorFields,
@@ -62,23 +64,29 @@ const operation = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("touch"), key, ttl: z.number() }),
 ]);
 
-export const txnSchema = z.strictObject({
+export const txnFields = {
   compare: z.array(compare).optional(),
   success: z.array(operation).optional(),
   failure: z.array(operation).optional(),
-});
+};
+export const txnSchema = z.strictObject(txnFields);
 
+export const batchFields = {
+  put_many: { op: z.literal("put_many"), items: z.array(z.strictObject(putFields)) },
+  get_many: { op: z.literal("get_many"), keys: z.array(key), revision: z.number().optional() },
+  delete_many: { op: z.literal("delete_many"), keys: z.array(key), prev_kv: z.boolean().optional() },
+};
 export const batchSchema = z.discriminatedUnion("op", [
-  z.strictObject({ op: z.literal("put_many"), items: z.array(z.strictObject(putFields)) }),
-  z.strictObject({ op: z.literal("get_many"), keys: z.array(key), revision: z.number().optional() }),
-  z.strictObject({ op: z.literal("delete_many"), keys: z.array(key), prev_kv: z.boolean().optional() }),
+  z.strictObject(batchFields.put_many),
+  z.strictObject(batchFields.get_many),
+  z.strictObject(batchFields.delete_many),
 ]);
 
-export const leaseGrantSchema = z.strictObject({
-  ttl_s: z.number(),
-  metadata: metadata.optional(),
-  id: z.number().optional(),
-});
+export const leaseGrantFields = { ttl_s: z.number(), metadata: metadata.optional(), id: z.number().optional() };
+export const leaseGrantSchema = z.strictObject(leaseGrantFields);
+
+export const keepAliveSchema = z.strictObject({ ttl_s: z.number().optional() });
+export const compactSchema = z.strictObject({ revision: z.number() });
 
 export const clusterSchema = z.strictObject({
   name: z.string(),
@@ -93,6 +101,7 @@ export type ParsedCompare = z.output<typeof compare>;
 export type ParsedOperation = z.output<typeof operation>;
 export type ParsedPut = Omit<Extract<ParsedOperation, { type: "put" }>, "type">;
 export type ParsedBatch = z.output<typeof batchSchema>;
+export type ParsedLeaseGrant = z.output<typeof leaseGrantSchema>;
 export type ParsedCluster = z.output<typeof clusterSchema>;
 
 function isWireKey(value: unknown): boolean {
@@ -127,5 +136,6 @@ const agreement: readonly [
   Accepts<Lists<Extract<WireBatch, { op: "get_many" }>>, typeof batchSchema>,
   Accepts<Lists<Extract<WireBatch, { op: "delete_many" }>>, typeof batchSchema>,
   Accepts<WireLeaseGrant, typeof leaseGrantSchema>,
-] = [true, true, true, true, true];
+  Accepts<WireLeaseKeepAlive, typeof keepAliveSchema>,
+] = [true, true, true, true, true, true];
 void agreement;

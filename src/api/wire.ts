@@ -6,6 +6,20 @@ import type { ErrorCode, Retry } from "../base/errors.ts";
 import type { JsonObject, JsonValue } from "../base/json.ts";
 import type { EqualityOperator, OrderOperator } from "../kv/command.ts";
 
+export type {
+  WireChanges,
+  WireChunk,
+  WireCompacted,
+  WirePublished,
+  WireTopicMessage,
+  WireWatchCreated,
+  WireWatchEnd,
+  WireWatchEvent,
+  WireWatchFrame,
+  WireWatchParameters,
+  WireWatchRequest,
+} from "./wire-sync.ts";
+
 /** Bytes inside JSON. A JSON object of exactly this shape always means bytes. */
 export type WireBytes = { readonly encoding: "base64"; readonly data: string };
 
@@ -114,6 +128,8 @@ export interface WirePutReply {
   readonly revision: number;
   /** Only with `prev_kv=true`. */
   readonly prev_kv?: WireRecord | null;
+  /** Only with `revision_suffix`: the full key. */
+  readonly key?: WireKey;
   /** As in {@link WireTxnResult}. */
   readonly values_dropped?: boolean;
 }
@@ -155,6 +171,12 @@ export interface WireEvent {
 export interface WireHistory {
   readonly events: readonly WireEvent[];
   readonly cursor: string | null;
+  readonly revision: number;
+}
+
+/** The reply of `kv.get`: an absent record is no error there. */
+export interface WireGetReply<T = WireValue> {
+  readonly record: WireRecord<T> | null;
   readonly revision: number;
 }
 
@@ -203,7 +225,41 @@ export interface WireLease {
   readonly expires_at_ms: number;
   readonly remaining_ms: number;
   readonly metadata: JsonObject;
+  /** Exact; `keys` is cut where it would be over a reply. */
+  readonly keys_count: number;
+  readonly anonymous?: true;
   readonly keys: readonly WireKey[];
+  readonly revision: number;
+}
+
+/** A lease of a list. */
+export interface WireListedLease {
+  readonly id: number;
+  readonly ttl_s: number;
+  readonly expires_at_ms: number;
+  readonly remaining_ms: number;
+  readonly metadata: JsonObject;
+  readonly keys_count: number;
+  /** Only of the lease behind a record's `ttl`. */
+  readonly anonymous?: true;
+}
+
+export interface WireLeaseList {
+  readonly leases: readonly WireListedLease[];
+  /** To be given as `after` for the next page; null on the last one. A page may be short, or empty, before that. */
+  readonly next: number | null;
+  readonly revision: number;
+}
+
+export interface WireLeaseKeepAlive {
+  /** Replaces the lease's TTL. */
+  readonly ttl_s?: number;
+}
+
+export interface WireLeaseKeptAlive {
+  readonly id: number;
+  readonly ttl_s: number;
+  readonly expires_at_ms: number;
   readonly revision: number;
 }
 

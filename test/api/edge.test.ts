@@ -47,6 +47,14 @@ describe("what leaves for a node", () => {
     expect(nodes.asked).toEqual(["default/3"]);
   });
 
+  test("a write without a body goes through", async () => {
+    const { send, nodes } = createSetting();
+    await send("POST", "/v1/leases", { body: { ttl_s: 10 } });
+    expect((await send("POST", "/v1/leases/1/keepalive")).body).toMatchObject({ id: 1, ttl_s: 10 });
+    expect(nodes.requests.at(-1)?.headers.has("content-type")).toBe(false);
+    expect((await send("GET", "/v1/changes?prefix=")).body).toMatchObject({ events: [], next: "0" });
+  });
+
   test("a body over the limit is refused before a node sees it", async () => {
     const { send, nodes } = createSetting();
     const answer = await send("PUT", "/v1/kv?key=a", { body: new Uint8Array(3 << 20) });

@@ -38,7 +38,6 @@ export function createHarness(): Harness {
   const errors: string[] = [];
   const api = createApi(backend, {
     principal: "root",
-    nowMs: () => backend.nowMs,
     log: (_level, message, fields) => errors.push(`${message}: ${String(fields.error)}`),
   });
   const send: Harness["send"] = async (method, target, options = {}) => {

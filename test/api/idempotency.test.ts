@@ -13,6 +13,8 @@ describe("the same request under one key (S26)", () => {
     ["a txn", (harness) => harness.post("/v1/txn", { success: [{ type: "put", key: "a", value: 1 }] }, KEYED)],
     ["a batch", (harness) => harness.post("/v1/kv/batch", { op: "put_many", items: [{ key: "a", value: 1 }] }, KEYED)],
     ["a lease grant", (harness) => harness.post("/v1/leases", { ttl_s: 5 }, KEYED)],
+    ["a keep-alive of no lease", (harness) => harness.post("/v1/leases/9/keepalive", {}, KEYED)],
+    ["a compaction", (harness) => harness.post("/v1/compact", { revision: 0 }, KEYED)],
   ])("%s has one effect and one answer", async (_name, ask) => {
     const harness = createHarness();
     const first = await ask(harness);
@@ -79,12 +81,38 @@ describe("another request under the same key", () => {
     ["another content type", (harness) => harness.put("/v1/kv?key=a", 1, { ...KEYED, "content-type": "a/b+json" })],
     ["another operation", (harness) => harness.delete("/v1/kv?key=a", KEYED)],
     ["a lease grant", (harness) => harness.post("/v1/leases", { ttl_s: 5 }, KEYED)],
+    ["a keep-alive", (harness) => harness.post("/v1/leases/1/keepalive", {}, KEYED)],
+    ["a revoke", (harness) => harness.delete("/v1/leases/1", KEYED)],
+    ["a compaction", (harness) => harness.post("/v1/compact", { revision: 1 }, KEYED)],
   ])("%s is a conflict and writes nothing", async (_name, ask) => {
     const harness = createHarness();
     await harness.put("/v1/kv?key=a", 1, KEYED);
     expectProblem(await ask(harness), { status: 409, code: "idempotency_conflict" });
     expect(harness.backend.revision).toBe(1);
     expect((await harness.get("/v1/leases/1")).status).toBe(404);
+  });
+
+  test("a keep-alive for another time is another request, one that spells its fields out is not", async () => {
+    const harness = createHarness();
+    await harness.post("/v1/leases", { ttl_s: 5 });
+    const keep = (body: object) => harness.post("/v1/leases/1/keepalive", body, KEYED);
+    const first = await keep({});
+    harness.backend.nowMs += 1000;
+    expect((await harness.send("POST", "/v1/leases/1/keepalive", { headers: KEYED })).text).toBe(first.text);
+    expectProblem(await keep({ ttl_s: 5 }), { status: 409, code: "idempotency_conflict" });
+    const other = await harness.post("/v1/leases/2/keepalive", {}, KEYED);
+    expectProblem(other, { status: 409, code: "idempotency_conflict" });
+  });
+
+  test("a compaction to another revision is another request", async () => {
+    const harness = createHarness();
+    await harness.put("/v1/kv?key=a", 1);
+    await harness.put("/v1/kv?key=a", 2);
+    const compact = (revision: number) => harness.post("/v1/compact", { revision }, KEYED);
+    expect((await compact(1)).body).toEqual({ compact_revision: 1, revision: 2 });
+    await harness.post("/v1/compact", { revision: 2 });
+    expect((await compact(1)).body).toEqual({ compact_revision: 1, revision: 2 });
+    expectProblem(await compact(2), { status: 409, code: "idempotency_conflict" });
   });
 
   test("metadata that replaces what is there is not the default", async () => {
@@ -147,8 +175,20 @@ describe("scope, since and results", () => {
       kind: "lease_grant",
       ttl_s: 5,
     });
+    await harness.post("/v1/leases/1/keepalive", {}, { "idempotency-key": "A" });
+    const items = [{ id: 1, ttl_s: 5, expires_at_ms: harness.backend.nowMs + 5000 }];
+    const kept = (await harness.get("/v1/txn/results/A")).body.outcome.result;
+    expect(kept).toEqual({ kind: "lease_keep_alive", items });
     await harness.delete("/v1/leases/1", { "idempotency-key": "R" });
     expect((await harness.get("/v1/txn/results/R")).body.outcome.result).toEqual({ kind: "lease_revoke", deleted: 0 });
+  });
+
+  test("the result of a compaction is found as well", async () => {
+    const harness = createHarness();
+    await harness.put("/v1/kv?key=a", 1);
+    await harness.post("/v1/compact", { revision: 1 }, KEYED);
+    const { result } = (await harness.get("/v1/txn/results/K")).body.outcome;
+    expect(result).toEqual({ kind: "compact", compact_revision: 1 });
   });
 
   test("an unknown key is an answer, not an error; another principal's key is unknown", async () => {

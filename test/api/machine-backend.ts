@@ -1,8 +1,21 @@
 /**
- * A node without consensus for tests of the API: the real state machine over memory, every command applied at once.
- * Time is set by hand. What was logged is kept, so that a test can claim that nothing was.
+ * A node without consensus for tests of the API: the real state machine over memory, every command applied at once, and
+ * the real watch hub. Time is set by hand. What was logged is kept, so that a test can claim that nothing was.
+ *
+ * Frames reach the sinks before the answer of the write that made them. What a client asks of its watches (subscribe,
+ * acknowledge, progress) is followed by a pump in a microtask, never within the call; `pump()` does it at once.
  */
-import type { Backend, CallOptions, ClusterStatus, NodePosition, ReadOptions } from "../../src/api/backend.ts";
+import type {
+  Backend,
+  CallOptions,
+  ClusterStatus,
+  Connection,
+  ConnectionSink,
+  NodePosition,
+  ReadOptions,
+  TopicMessage,
+} from "../../src/api/backend.ts";
+import { encodeWatchEvent } from "../../src/api/encode.ts";
 import { assert } from "../../src/base/assert.ts";
 import { ConcordError } from "../../src/base/errors.ts";
 import type {
@@ -16,8 +29,22 @@ import type {
 } from "../../src/kv/command.ts";
 import { applyEntries, evaluateQuery, type Machine, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
+import { createHistoryView } from "../../src/watch/history-view.ts";
+import {
+  acknowledge,
+  cancel,
+  closeConnection,
+  createHub,
+  type Hub,
+  requestProgress,
+  subscribe,
+} from "../../src/watch/hub.ts";
+import type { HubLimits } from "../../src/watch/limits.ts";
+import { publish } from "../../src/watch/publish.ts";
+import { pump } from "../../src/watch/pump.ts";
 
 export const CLUSTER_ID = "c-1";
+const TOPICS_PER_CONNECTION_MAX = 100;
 
 export class MachineBackend implements Backend {
   /** Payloads of the log, oldest first. */
@@ -32,10 +59,24 @@ export class MachineBackend implements Backend {
   halted: string | null = null;
   /** Thrown by the next call, once. */
   failure: unknown = null;
+  readonly hub: Hub;
+  /** Messages of topics that were published, oldest first. */
+  readonly published: TopicMessage[] = [];
   readonly #machine: Machine = openMachine(new MemoryStore());
+  readonly #connections = new Map<string, { readonly sink: ConnectionSink; readonly topics: Set<string> }>();
+  #connectionsCount = 0;
+  #pumpIsDue = false;
+
+  constructor(limits: Partial<HubLimits> = {}) {
+    this.hub = createHub({ revision: 0, encode: encodeWatchEvent, limits });
+  }
 
   get revision(): number {
     return this.#machine.revision;
+  }
+
+  get connectionsCount(): number {
+    return this.#connections.size;
   }
 
   async execute(
@@ -49,8 +90,11 @@ export class MachineBackend implements Backend {
     const payload = JSON.stringify(proposal);
     this.logged.push(payload);
     const entry = { index: this.#machine.appliedIndex + 1, timeMs: this.nowMs, payload };
-    const outcome = applyEntries(this.#machine, [entry])[0]?.outcome;
-    assert(outcome !== undefined && outcome !== null, "a proposal has an outcome");
+    const [applied] = applyEntries(this.#machine, [entry]);
+    const outcome = applied?.outcome;
+    assert(applied !== undefined && outcome !== undefined && outcome !== null, "a proposal has an outcome");
+    publish(this.hub, applied.events);
+    this.pump();
     return outcome;
   }
 
@@ -78,6 +122,78 @@ export class MachineBackend implements Backend {
       nodes: [],
       digests: null,
     };
+  }
+
+  connect(sink: ConnectionSink): Connection {
+    this.#connectionsCount += 1;
+    const id = `connection-${this.#connectionsCount}`;
+    const topics = new Set<string>();
+    this.#connections.set(id, { sink, topics });
+    const { hub } = this;
+    return {
+      id,
+      subscribe: (subscription) => {
+        this.#pumpSoon();
+        return subscribe(hub, { ...subscription, connection: id });
+      },
+      cancel: (watchId) => cancel(hub, id, watchId),
+      acknowledge: (watchId, position) => {
+        this.#pumpSoon();
+        acknowledge(hub, { connection: id, watchId, position, nowMs: this.nowMs });
+      },
+      requestProgress: (watchId) => {
+        this.#pumpSoon();
+        requestProgress(hub, id, watchId);
+      },
+      subscribeTopic: (topic) => {
+        if (!topics.has(topic) && topics.size >= TOPICS_PER_CONNECTION_MAX) {
+          const detail = `A connection subscribes to at most ${TOPICS_PER_CONNECTION_MAX} topics.`;
+          throw new ConcordError({ code: "invalid_request", reason: "too_many_topics", detail });
+        }
+        topics.add(topic);
+      },
+      unsubscribeTopic: (topic) => void topics.delete(topic),
+      close: () => {
+        closeConnection(hub, id);
+        this.#connections.delete(id);
+      },
+    };
+  }
+
+  publish(message: TopicMessage): void {
+    this.published.push(message);
+    for (const { sink, topics } of this.#connections.values()) {
+      if (topics.has(message.topic)) sink.onTopic(message);
+    }
+  }
+
+  /** Sends what the hub has, until it rests. */
+  pump(): void {
+    this.#pumpIsDue = false;
+    for (let more = true; more; ) {
+      const pumped = pump(this.hub, createHistoryView(this.#machine), this.nowMs);
+      more = pumped.more;
+      for (const [id, { sink }] of [...this.#connections]) {
+        const frames = pumped.frames.filter((frame) => frame.connection === id);
+        if (frames.length > 0) sink.onFrames(frames);
+      }
+    }
+  }
+
+  /** Another leader, as the clients of this node hear of it. */
+  changeLeader(leader: number | null): void {
+    this.leader = leader;
+    for (const [connection, { sink }] of [...this.#connections]) {
+      sink.onFrames([{ kind: "leader_changed", connection, leader }]);
+    }
+  }
+
+  #pumpSoon(): void {
+    if (this.#pumpIsDue) return;
+    this.#pumpIsDue = true;
+    queueMicrotask(() => {
+      if (this.#pumpIsDue) this.pump();
+    });
   }
 
   #throwOnce(): void {

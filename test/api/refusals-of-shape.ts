@@ -193,6 +193,50 @@ export const FIELDS: readonly Refusal[] = [
     expected: refused(400, "invalid_kv", "unsupported_op"),
   },
   {
+    claim: "an unknown field of a keep-alive",
+    ask: (harness) => harness.post("/v1/leases/1/keepalive", { ttl: 5 }),
+    expected: refused(400, "invalid_lease", "unknown_field"),
+  },
+  {
+    claim: "a keep-alive for a time that is no number",
+    ask: (harness) => harness.post("/v1/leases/1/keepalive", { ttl_s: "5" }),
+    expected: refused(400, "invalid_lease", "wrong_type"),
+    detail: /^ttl_s must be of type number/,
+  },
+  {
+    claim: "a keep-alive that is no object",
+    ask: text("/v1/leases/1/keepalive", "5"),
+    expected: refused(400, "invalid_lease", "wrong_type"),
+  },
+  {
+    claim: "a keep-alive that is a form",
+    ask: text("/v1/leases/1/keepalive", "ttl_s=5", { "content-type": "application/x-www-form-urlencoded" }),
+    expected: refused(415, "unsupported_media_type", "content_type"),
+  },
+  {
+    claim: "an unknown field of a compaction",
+    ask: (harness) => harness.post("/v1/compact", { revision: 0, physical: true }),
+    expected: refused(400, "invalid_request", "unknown_field"),
+  },
+  {
+    claim: "a compaction to no revision",
+    ask: (harness) => harness.post("/v1/compact", {}),
+    expected: refused(400, "invalid_request", "missing_field"),
+  },
+  {
+    claim: "a compaction without a body",
+    ask: text("/v1/compact", ""),
+    expected: refused(400, "invalid_request", "malformed_json"),
+  },
+  ...["lease_expire", "lease_floor", "compact_remove"].map(
+    (kind): Refusal => ({
+      claim: `the command ${kind}, which is a leader's, as a txn`,
+      ask: (harness) =>
+        harness.post("/v1/txn", { kind, leases: [{ id: 1, expires_at_ms: 1 }], floor_ms: 1, rows_max: 1 }),
+      expected: refused(400, "invalid_txn", "unknown_field"),
+    }),
+  ),
+  {
     claim: "an unknown field of a lease",
     ask: (harness) => harness.post("/v1/leases", { ttl_s: 5, ttl: 5 }),
     expected: refused(400, "invalid_lease", "unknown_field"),

@@ -7,6 +7,7 @@ import { createHarness, expectProblem, nested } from "./harness.ts";
 import { COMPARE, JSON_TYPE, PUT, repeat, text } from "./refusal.ts";
 import { LIMITS, PARAMETERS, SYSTEM } from "./refusals-of-limits.ts";
 import { BODIES, FIELDS } from "./refusals-of-shape.ts";
+import { CHANGES, COMPACTION, LEASES } from "./refusals-of-sync.ts";
 
 describe.each([
   ["the body", BODIES],
@@ -14,6 +15,9 @@ describe.each([
   ["the limits", LIMITS],
   ["the parameters", PARAMETERS],
   ["the system prefix", SYSTEM],
+  ["changes", CHANGES],
+  ["a compaction", COMPACTION],
+  ["leases", LEASES],
 ])("refused for %s", (_group, refusals) => {
   test.each(refusals)("$claim", async ({ ask, expected, detail }) => {
     const harness = createHarness();
