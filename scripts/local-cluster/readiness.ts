@@ -1,8 +1,12 @@
-/** Waiting for a started cluster: asks `GET /v1/cluster` until it names a leader. */
+/**
+ * Waiting for a started cluster: a linearizable read, which wakes the nodes, then `GET /v1/cluster`, which wakes nobody,
+ * until it names a leader.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 
 const ASK_EVERY_MS = 100;
 const ASK_TIMEOUT_MS = 5000;
+const READ_TIMEOUT_MS = 1000;
 
 /** What the start scripts read of `GET /v1/cluster`. */
 export interface ClusterView {
@@ -45,6 +49,8 @@ async function ask(options: WaitOptions): Promise<ClusterView | string> {
   let text: string;
   try {
     const signal = AbortSignal.any([options.signal, AbortSignal.timeout(ASK_TIMEOUT_MS)]);
+    const read = await fetch(`${options.url}/v1/revision?timeout_ms=${READ_TIMEOUT_MS}`, { headers, signal });
+    await read.body?.cancel();
     response = await fetch(`${options.url}/v1/cluster`, { headers, signal });
     text = await response.text();
   } catch (error) {

@@ -4,7 +4,16 @@
  * Cluster errors reject with ConcordError, because the caller learns nothing of the state from them; apply errors (a
  * lease that does not exist, an expired idempotency key) are outcomes at a revision and resolve.
  */
-import type { Backend, CallOptions, ClusterStatus, NodePosition, ReadOptions } from "../api/backend.ts";
+import type {
+  Backend,
+  CallOptions,
+  ClusterStatus,
+  Connection,
+  ConnectionSink,
+  NodePosition,
+  ReadOptions,
+  TopicMessage,
+} from "../api/backend.ts";
 import { ConcordError, type ErrorBody, type ErrorCode } from "../base/errors.ts";
 import type { Command, CommandResult, Idempotency, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
 import type { NodeId } from "../raft/types.ts";
@@ -19,6 +28,7 @@ export interface BackendParts {
   readonly members: readonly NodeId[];
   /** Own status included. */
   readonly source: StatusSource;
+  readonly connections: { connect(sink: ConnectionSink): Connection };
 }
 
 /** Codes that say something of the cluster and nothing of the data. */
@@ -81,6 +91,14 @@ export class NodeBackend implements Backend {
       nodes,
       digests,
     };
+  }
+
+  connect(sink: ConnectionSink): Connection {
+    return this.#parts.connections.connect(sink);
+  }
+
+  publish({ topic, payload }: TopicMessage): void {
+    this.#parts.turn(() => this.#parts.runtime.publishTopic(topic, payload));
   }
 
   async #wait(start: (respond: (error: ErrorBody | null) => void) => void): Promise<void> {

@@ -9,7 +9,15 @@
 import type { ErrorBody } from "../base/errors.ts";
 import { PROPOSALS_IN_FLIGHT_MAX } from "../base/limits.ts";
 import { leaderOf } from "../raft/state.ts";
-import { type Barrier, type Drive, type NodeState, nextId, type Running, sweepBy } from "./runtime-state.ts";
+import {
+  type Barrier,
+  type Drive,
+  type NodeState,
+  nextId,
+  type Running,
+  routableLeader,
+  sweepBy,
+} from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
 const OVERLOADED: ErrorBody = { code: "overloaded", detail: "Too many reads wait on this node; try again shortly." };
@@ -56,7 +64,7 @@ export function waitForRevision(
 /** Asks for one context on behalf of every barrier that waits, unless one is under way or nobody leads. */
 export function askForContext(state: NodeState, running: Running, drive: Drive): void {
   const { reads } = state;
-  if (reads.asked !== null || reads.waiting.length === 0 || leaderOf(running.raft) === null) return;
+  if (reads.asked !== null || reads.waiting.length === 0 || routableLeader(running) === null) return;
   const nowMs = state.ports.clock.nowMs();
   const context = nextId(state);
   reads.asked = { context, sentAtMs: nowMs, barriers: reads.waiting };

@@ -55,6 +55,7 @@ export function nodeStatusFrom(text: string, id: NodeId): NodeStatus | null {
   const role = ROLES.find((name) => name === value.role) ?? null;
   const { term, leader, last_index, commit_index, applied_index, revision, digest, digest_index } = value;
   const { incarnation, storage_bytes, halted } = value;
+  const quiescent = value.quiescent === true;
   if (state === undefined || !isCounter(term) || !(leader === null || isNode(leader))) return null;
   if (!isCounter(last_index) || !isCounter(commit_index) || !isCounter(applied_index) || !isCounter(revision))
     return null;
@@ -74,6 +75,7 @@ export function nodeStatusFrom(text: string, id: NodeId): NodeStatus | null {
     digest_index,
     incarnation,
     storage_bytes,
+    quiescent,
     halted,
   };
 }
@@ -93,6 +95,7 @@ function unreachableNode(id: NodeId): NodeStatus {
     digest_index: 0,
     incarnation: 0,
     storage_bytes: 0,
+    quiescent: false,
     halted: null,
   };
 }

@@ -91,7 +91,8 @@ function bodyBlock(body: PeerBody): { readonly head: unknown; readonly tail: str
       const { entries, ...message } = body.message;
       return { head: { kind: "raft", message }, tail: entries.length === 0 ? "" : encodeEntries(entries) };
     }
-    case "forward": {
+    case "forward":
+    case "topic": {
       const { payload, ...head } = body;
       return { head, tail: payload };
     }
@@ -136,7 +137,7 @@ function refused(reason: string): Decoded {
 
 function bodyOf(head: unknown, tail: string): PeerBody | null {
   if (!isObject(head)) return null;
-  // Only three kinds carry text behind the line; on any other it is a sign of a mixed-up frame.
+  // Only four kinds carry text behind the line; on any other it is a sign of a mixed-up frame.
   const bare = tail === "";
   switch (head.kind) {
     case "raft": {
@@ -156,6 +157,8 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
       if (!isCounter(head.id) || outcome === null) return null;
       return { kind: "forward_reply", id: head.id, outcome };
     }
+    case "topic":
+      return isName(head.topic) ? { kind: "topic", topic: head.topic, payload: tail } : null;
     default:
       return null;
   }
@@ -200,7 +203,13 @@ function messageOf(head: unknown, tail: string): Message | null {
       return isCounter(head.context) ? { kind: "read_index", term, context: head.context } : null;
     case "read_index_reply":
       if (!isCounter(head.context) || !(head.index === null || isCounter(head.index))) return null;
-      return { kind: "read_index_reply", term, context: head.context, index: head.index };
+      if (!isCounter(head.timeMs)) return null;
+      return { kind: "read_index_reply", term, context: head.context, index: head.index, timeMs: head.timeMs };
+    case "quiesce":
+      if (!isCounter(head.index) || !isCounter(head.commit) || !isCounter(head.timeMs)) return null;
+      return { kind: "quiesce", term, index: head.index, commit: head.commit, timeMs: head.timeMs };
+    case "wake":
+      return { kind: "wake", term };
     default:
       return null;
   }

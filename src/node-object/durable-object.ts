@@ -13,6 +13,8 @@ import { createApi } from "../api/app.ts";
 import { problemResponse } from "../api/problem.ts";
 import type { NodeId } from "../raft/types.ts";
 import { NodeBackend } from "./backend.ts";
+import { ClientSockets } from "./client-sockets.ts";
+import { Connections } from "./connections.ts";
 import { type NodeName, nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "./node-environment.ts";
 import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
 import { PEER_HEADER, PeerTransport } from "./peer-transport.ts";
@@ -29,6 +31,7 @@ interface Node {
   readonly transport: PeerTransport;
   readonly wake: NodeWake;
   readonly own: OwnStatus;
+  readonly sockets: ClientSockets;
   readonly api: { fetch(request: Request): Response | Promise<Response> };
 }
 
@@ -67,22 +70,44 @@ export class ConcordNode extends DurableObject<Env> {
     this.#turn(() => node.runtime.onAlarm());
   }
 
-  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void {
-    this.#node?.transport.onSocketMessage(socket, data);
+  /** The promise keeps this instance until what the message asked for is answered. */
+  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void | Promise<void> {
+    const node = this.#node;
+    if (node === null) return;
+    const client = node.sockets.idOf(socket);
+    if (client !== null) return node.sockets.onMessage(socket, client, data);
+    node.transport.onSocketMessage(socket, data);
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
+    this.#forget(socket);
     // The other side sees a clean end only if this side answers; these codes may not be sent (platform: known issues).
-    if (code === 1005 || code === 1006 || code === 1015) return;
+    if (code === 1006 || code === 1015) return;
     try {
-      socket.close(code);
+      // 1005: the client named no code, as by a plain `close()`.
+      socket.close(code === 1005 ? 1000 : code);
     } catch {
       // Already closed on both sides.
     }
   }
 
-  override webSocketError(): void {
-    // The close that follows says all there is; a stream is dialled again by whoever needs it.
+  override webSocketError(socket: WebSocket): void {
+    // A stream is dialled again by whoever needs it; a client comes again.
+    this.#forget(socket);
+  }
+
+  /** None for a socket that an abort has taken from the object: its close is still told, its tags are gone. */
+  #tagsOf(socket: WebSocket): string[] {
+    try {
+      return this.ctx.getTags(socket);
+    } catch {
+      return [];
+    }
+  }
+
+  #forget(socket: WebSocket): void {
+    const client = this.#node?.sockets.idOf(socket) ?? null;
+    if (client !== null) this.#node?.sockets.onClosed(client);
   }
 
   #createNode(name: NodeName): Node {
@@ -102,6 +127,7 @@ export class ConcordNode extends DurableObject<Env> {
     const wake = new NodeWake({
       nowMs,
       setAlarm: (atWallMs) => ctx.storage.setAlarm(atWallMs),
+      deleteAlarm: () => ctx.storage.deleteAlarm(),
       onTimer: () => turn(() => runtime.onTimer()),
     });
     const transport = new PeerTransport(name.id, config.members, {
@@ -112,9 +138,30 @@ export class ConcordNode extends DurableObject<Env> {
       receive: (envelope) => turn(() => runtime.onPeer(envelope)),
       log,
     });
+    const connections = new Connections(log);
+    const sockets = new ClientSockets(connections, {
+      sql: ctx.storage.sql,
+      acceptWebSocket: (socket, tags) => ctx.acceptWebSocket(socket, tags),
+      getWebSockets: () => ctx.getWebSockets(),
+      tagsOf: (socket) => this.#tagsOf(socket),
+      answerPings: () => {
+        if (ctx.getWebSocketAutoResponse() !== null) return;
+        ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
+      },
+      lastPingMs: (socket) => ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? null,
+      nowMs,
+    });
     const clock = { nowMs, wallMs: () => Date.now() };
     const abort = (reason: string) => this.#abort(reason);
-    const runtime: Runtime = createRuntime(config, { storage, transport, wake, clock, abort, log });
+    const runtime: Runtime = createRuntime(config, {
+      storage,
+      transport,
+      wake,
+      clock,
+      abort,
+      log,
+      watchers: connections,
+    });
     const own: OwnStatus = {
       status: () => turn(() => runtime.status()),
       digestAt: (index) => turn(() => runtime.digestAt(index)),
@@ -125,9 +172,17 @@ export class ConcordNode extends DurableObject<Env> {
       clusterName: name.cluster,
       members: config.members,
       source: new PeerStatusSource(name.id, own, stub),
+      connections,
     });
-    turn(() => runtime.start());
-    return { runtime, transport, wake, own, api: createApi(backend, { internal: true, log }) };
+    connections.attachRuntime(runtime, turn);
+    sockets.serve({ backend, log });
+    log("info", "instance started", {});
+    turn(() => {
+      sockets.load();
+      runtime.start();
+      connections.endUnrestored();
+    });
+    return { runtime, transport, wake, own, sockets, api: createApi(backend, { internal: true, log, sockets }) };
   }
 
   /** One synchronous call into the runtime (N1). */

@@ -1,4 +1,11 @@
 /** A node's name and configuration, read from the object's name and the environment variables. Pure. */
+import {
+  COMPACTION_HISTORY_BYTES_DEFAULT,
+  COMPACTION_KEEP_MS_DEFAULT,
+  COMPACTION_KEEP_REVISIONS_DEFAULT,
+  QUIESCE_AFTER_MS_DEFAULT,
+  QUOTA_BYTES_DEFAULT,
+} from "../base/limits.ts";
 import type { NodeId } from "../raft/types.ts";
 import type { NodeConfig } from "./ports.ts";
 
@@ -8,6 +15,12 @@ export interface NodeVariables {
   readonly HEARTBEAT_MS?: string;
   readonly ELECTION_TIMEOUT_MS_MIN?: string;
   readonly ELECTION_TIMEOUT_MS_MAX?: string;
+  readonly QUIESCE_AFTER_MS?: string;
+  readonly QUOTA_BYTES?: string;
+  /** 0 = no automatic compaction. */
+  readonly COMPACTION_KEEP_REVISIONS?: string;
+  readonly COMPACTION_KEEP_MS?: string;
+  readonly COMPACTION_HISTORY_BYTES?: string;
 }
 
 export interface NodeName {
@@ -49,7 +62,35 @@ export function nodeConfigOf(variables: NodeVariables, id: NodeId, seed: number)
   }
   const members = Array.from({ length: nodesCountOf(variables) }, (_, position) => position + 1);
   // The platform may replace an object without its knowledge, so every round stands behind a write (design 02 §1).
-  return { id, members, heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax, fence: true, seed };
+  const timing = { heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax };
+  return { id, members, ...timing, ...boundsOf(variables), fence: true, seed };
+}
+
+function boundsOf(variables: NodeVariables): Pick<NodeConfig, "quiesceAfterMs" | "quotaBytes" | "compaction"> {
+  const { QUIESCE_AFTER_MS, QUOTA_BYTES, COMPACTION_KEEP_REVISIONS, COMPACTION_KEEP_MS } = variables;
+  const { COMPACTION_HISTORY_BYTES } = variables;
+  const most = Number.MAX_SAFE_INTEGER;
+  return {
+    quiesceAfterMs: integerOf("QUIESCE_AFTER_MS", QUIESCE_AFTER_MS, QUIESCE_AFTER_MS_DEFAULT, 1, 86_400_000),
+    quotaBytes: integerOf("QUOTA_BYTES", QUOTA_BYTES, QUOTA_BYTES_DEFAULT, 1 << 20, most),
+    compaction: {
+      keepRevisions: integerOf(
+        "COMPACTION_KEEP_REVISIONS",
+        COMPACTION_KEEP_REVISIONS,
+        COMPACTION_KEEP_REVISIONS_DEFAULT,
+        0,
+        most,
+      ),
+      keepMs: integerOf("COMPACTION_KEEP_MS", COMPACTION_KEEP_MS, COMPACTION_KEEP_MS_DEFAULT, 0, most),
+      historyBytesMax: integerOf(
+        "COMPACTION_HISTORY_BYTES",
+        COMPACTION_HISTORY_BYTES,
+        COMPACTION_HISTORY_BYTES_DEFAULT,
+        0,
+        most,
+      ),
+    },
+  };
 }
 
 function integerOf(name: string, text: string | undefined, fallback: number, low: number, high: number): number {

@@ -72,6 +72,8 @@ export class PeerTransport implements Transport {
   readonly #self: NodeId;
   readonly #platform: PeerPlatform;
   readonly #peers = new Map<NodeId, Peer>();
+  /** The node sleeps: no stream is opened. */
+  #resting = false;
 
   constructor(self: NodeId, members: readonly NodeId[], platform: PeerPlatform) {
     this.#self = self;
@@ -96,11 +98,25 @@ export class PeerTransport implements Transport {
     const peer = this.#peers.get(envelope.to);
     if (peer === undefined) return;
     const frame = encodeFrame(envelope);
-    if (usesStream(envelope.body)) {
+    if (usesStream(envelope.body) && !this.#resting) {
       if (this.#sendOnStream(envelope.to, peer, frame)) return;
       this.#dial(envelope.to, peer);
     }
     this.#post(envelope.to, peer, frame);
+  }
+
+  setResting(resting: boolean): void {
+    this.#resting = resting;
+    if (!resting) return;
+    for (const peer of this.#peers.values()) {
+      // The end that was accepted hibernates by itself; both are closed, so that neither side believes in half a stream.
+      if (peer.stream !== null) closeQuietly(peer.stream);
+      peer.stream = null;
+      peer.dial?.controller.abort();
+      peer.dial = null;
+      peer.unansweredSinceMs = null;
+      peer.suspected = false;
+    }
   }
 
   /** `POST /peer/message`: one frame. */
@@ -300,11 +316,13 @@ function usesStream(body: PeerBody): boolean {
     case "pre_vote_reply":
     case "vote":
     case "vote_reply":
+    case "wake":
       return false;
     case "append":
     case "append_reply":
     case "read_index":
     case "read_index_reply":
+    case "quiesce":
       return true;
     default:
       return unreachable(body.message);

@@ -8,8 +8,12 @@
  *     leaves only once they are durable (the output gate), what is sent before leaves at once.
  * P3. If `write` throws, the runtime calls `abort` in the same turn and never touches its ports again.
  */
+import type { CompactionPolicy } from "../kv/history-marks.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
 import type { Entry, HardState, Message, NodeId } from "../raft/types.ts";
+import type { EncodeEvent } from "../watch/encoded-event.ts";
+import type { Frame } from "../watch/frames.ts";
+import type { SavedWatch, WatchOptions } from "../watch/hub.ts";
 
 /** Who this storage belongs to. Written once when the storage is first used, then on each step of forming. */
 export interface Identity {
@@ -89,7 +93,9 @@ export type PeerBody =
       readonly payload: string;
       readonly timeoutMs: number;
     }
-  | { readonly kind: "forward_reply"; readonly id: number; readonly outcome: ForwardOutcome };
+  | { readonly kind: "forward_reply"; readonly id: number; readonly outcome: ForwardOutcome }
+  /** A message of a topic for the subscribers of the receiver. Lossy; wakes no consensus. `payload`: JSON text. */
+  | { readonly kind: "topic"; readonly topic: string; readonly payload: string };
 
 /** `outcome`: the JSON text of the command's outcome. `not_leader`, `overloaded`: nothing was proposed. `unknown`: it may be. */
 export type ForwardOutcome =
@@ -113,6 +119,29 @@ export interface PeerEnvelope {
 export interface Transport {
   /** Best effort, never throws, never blocks; Raft repeats what is lost. */
   send(envelope: PeerEnvelope): void;
+  /**
+   * While the node rests it holds no stream that it opened itself, which would keep it resident, and opens none: what it
+   * sends goes by single requests.
+   */
+  setResting(resting: boolean): void;
+}
+
+/** The sockets and streams of clients that watch this node. */
+export interface Watchers {
+  /** Makes the text of an event, which all watches share. */
+  readonly encode: EncodeEvent;
+  /**
+   * Watches whose sockets outlived an earlier instance, with what `send` saved of them. Called once, before the node
+   * applies anything.
+   */
+  restore(): readonly { readonly options: WatchOptions; readonly saved: SavedWatch }[];
+  /**
+   * Hands out the frames of one pump, in order. Positions are saved with the sockets in the same turn, so that a later
+   * instance goes on behind what was sent. Must not throw.
+   */
+  send(frames: readonly Frame[], positionsOf: (connection: string) => readonly SavedWatch[]): void;
+  /** Must not throw. */
+  topic(topic: string, payload: string): void;
 }
 
 export interface Clock {
@@ -123,10 +152,16 @@ export interface Clock {
 }
 
 export interface Wake {
-  /** One timer: a later call replaces an earlier one. The runtime's `onTimer` is called at or after `atMs` (monotonic). */
+  /**
+   * One timer: a later call replaces an earlier one; Infinity: none. The runtime's `onTimer` is called at or after `atMs`
+   * (monotonic).
+   */
   setTimer(atMs: number): void;
-  /** One alarm, durable with this turn's writes: `onAlarm` is called at or after `atWallMs`, also on a new instance. */
-  setAlarm(atWallMs: number): void;
+  /**
+   * One alarm, durable with this turn's writes: `onAlarm` is called at or after `atWallMs`, also on a new instance. Null:
+   * none.
+   */
+  setAlarm(atWallMs: number | null): void;
 }
 
 export interface Ports {
@@ -134,6 +169,7 @@ export interface Ports {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly wake: Wake;
+  readonly watchers: Watchers;
   /** Ends this instance: nothing of the current turn takes effect, memory is lost, storage stays. */
   abort(reason: string): void;
   /** Structured log line; never throws. */
@@ -153,6 +189,11 @@ export interface NodeConfig {
   readonly electionTimeoutMsMax: number;
   /** ReadIndex fence (design 02 §1). Off only where one process exclusively owns the data folder. */
   readonly fence: boolean;
+  /** A leader that nobody has asked anything for so long lets the cluster sleep (design 02 §4). */
+  readonly quiesceAfterMs: number;
+  /** Growing writes are refused while the state is above this (design 01 §5). */
+  readonly quotaBytes: number;
+  readonly compaction: CompactionPolicy;
   /** Seed of the node's own randomness (election timeouts, incarnation). */
   readonly seed: number;
 }

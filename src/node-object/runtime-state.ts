@@ -5,18 +5,29 @@
 import type { ErrorBody } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { CommandResult, Outcome } from "../kv/command.ts";
-import type { Machine } from "../kv/machine.ts";
+import type { applyEntries, Machine } from "../kv/machine.ts";
 import type { Overlay } from "../kv/overlay.ts";
-import type { RaftState } from "../raft/state.ts";
+import { isAsleep, leaderOf, type RaftState } from "../raft/state.ts";
 import type { step } from "../raft/step.ts";
 import type { Event, NodeId } from "../raft/types.ts";
+import type { HistoryView } from "../watch/history-view.ts";
+import type { Hub } from "../watch/hub.ts";
+import type { HubLimits } from "../watch/limits.ts";
 import type { HelloAnswer } from "./forming.ts";
+import type { Duties } from "./leader-duties.ts";
 import type { Identity, NodeConfig, PeerBody, Ports } from "./ports.ts";
+
+/** The pure parts, so that the simulator can put a deliberate bug into one of them. */
+export interface Core {
+  readonly step: typeof step;
+  readonly apply: typeof applyEntries;
+  readonly hubLimits: Partial<HubLimits>;
+}
 
 export interface NodeState {
   readonly config: NodeConfig;
   readonly ports: Ports;
-  readonly step: typeof step;
+  readonly core: Core;
   readonly random: Random;
   identity: Identity;
   /** After an abort this instance touches nothing any more (ports P3). */
@@ -27,7 +38,8 @@ export interface NodeState {
   /** Answers of peers while the cluster is not formed. */
   readonly answers: Map<NodeId, HelloAnswer>;
   helloAtMs: number;
-  alarmAtWallMs: number;
+  /** Null: none, or one that an earlier instance left. */
+  alarmAtWallMs: number | null;
   /** Ids of calls, forwards and read contexts: random start, so that a reply to an earlier instance matches none. */
   nextId: number;
   readonly calls: Calls;
@@ -57,6 +69,24 @@ export interface Running {
   readonly taken: Map<NodeId, Set<number>>;
   /** Digests after the last entries, by index. */
   readonly digests: Map<number, string>;
+  duties: Duties;
+  readonly hub: Hub;
+  readonly view: HistoryView;
+  /** The hub has something to do at this time, without anything new happening. */
+  pumpAtMs: number;
+  /** The leader that watchers were told of, and when they are told that there is none. */
+  announcedLeader: NodeId | null;
+  leaderlessAtMs: number;
+  /** When a client last asked for something that needs the cluster. */
+  activeAtMs: number;
+  /** The core sleeps, and this node has drawn the consequences (sleep.ts). */
+  asleep: boolean;
+  /** Log time less own wall clock, by the leader's last word of it: a clock that is an hour off decides nothing here. */
+  clockOffsetMs: number;
+  /** Pause before a sleeping leader looks again for members that were behind. */
+  probeAfterMs: number;
+  /** When work of the log is due by the own wall clock, as this node was about to sleep; Infinity = none. */
+  dueAtWallMs: number;
 }
 
 /** Writes on their way: from a client of this node, or forwarded by a peer. */
@@ -74,8 +104,11 @@ export interface Call {
   id: number;
   readonly payload: string;
   readonly payloadBytes: number;
-  /** May be sent again: it runs at most once under its idempotency key. */
-  readonly idempotent: boolean;
+  /**
+   * `keyed`: may be sent again, it runs at most once under its idempotency key. `once`: handed over once. `duty`: the
+   * leader's own, ends with its leadership.
+   */
+  readonly repeat: "keyed" | "once" | "duty";
   deadlineMs: number;
   readonly respond: (reply: CallReply) => void;
   /** A try of it was forwarded and never answered: it may be proposed, whatever a later try says (W2). */
@@ -148,4 +181,14 @@ export function sendPeer(state: NodeState, to: NodeId, body: PeerBody): void {
 
 export function sweepBy(state: NodeState, atMs: number): void {
   if (atMs < state.sweepAtMs) state.sweepAtMs = atMs;
+}
+
+/**
+ * The leader to which calls go: one that this node has heard since it last slept. Of a leader that slept nobody knows
+ * whether its instance is still there; to a new one a call that was handed over before would be of unknown outcome.
+ */
+export function routableLeader({ raft }: Running): NodeId | null {
+  if (isAsleep(raft)) return null;
+  const { role } = raft;
+  return role.kind === "follower" && role.heardLeaderAtMs === Number.NEGATIVE_INFINITY ? null : leaderOf(raft);
 }

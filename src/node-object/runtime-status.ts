@@ -4,7 +4,7 @@
 import type { NodePosition, NodeStatus } from "../api/backend.ts";
 import type { Outcome, Query, QueryResult } from "../kv/command.ts";
 import { evaluateQuery } from "../kv/machine.ts";
-import { leaderOf } from "../raft/state.ts";
+import { leaderOf, logTimeMs } from "../raft/state.ts";
 import type { NodeState } from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
@@ -12,7 +12,9 @@ import { unavailable } from "./waiters.ts";
 export function queryState(state: NodeState, query: Query): Outcome<QueryResult> {
   const { running } = state;
   if (running === null || state.halted !== null) return { ok: false, revision: 0, error: unavailable(state) };
-  return evaluateQuery(running.machine, query, Math.max(running.machine.timeMs, state.ports.clock.wallMs()));
+  const { clock } = state.ports;
+  const logNowMs = logTimeMs(running.raft, clock.nowMs()) ?? clock.wallMs() + running.clockOffsetMs;
+  return evaluateQuery(running.machine, query, Math.max(running.machine.timeMs, logNowMs));
 }
 
 export function position(state: NodeState): NodePosition {
@@ -24,7 +26,7 @@ export function position(state: NodeState): NodePosition {
     node: state.config.id,
     leader,
     revision: running?.machine.revision ?? 0,
-    ready: state.halted === null && leader !== null,
+    ready: state.halted === null && running !== null && (leader !== null || running.asleep),
     halted: state.halted,
   };
 }
@@ -45,6 +47,7 @@ export function status(state: NodeState): NodeStatus {
     digest_index: running?.machine.appliedIndex ?? 0,
     incarnation: identity.incarnation,
     storage_bytes: state.ports.storage.bytes,
+    quiescent: running?.asleep ?? false,
     halted,
   };
 }

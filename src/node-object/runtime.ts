@@ -5,21 +5,20 @@
  * N1. A turn = one call into the runtime. Early sends, then writes, then late sends, then apply, then answers.
  * N2. A broken invariant or a corrupt row halts the node for good (`halted` row); any other exception aborts the
  *     instance in the same turn. After either, this instance touches nothing any more.
- * N3. Applied rows are buffered and flushed together with the applied index; the log replays what a crash loses.
+ * N3. Applied rows are buffered (applying.ts); a watcher never makes a commit wait (watching.ts).
  * N4. Nothing is concluded across turns without asking the core again: role and term are re-read after every event.
  */
 import type { NodePosition, NodeStatus } from "../api/backend.ts";
-import { AssertionError, assert } from "../base/assert.ts";
+import { AssertionError } from "../base/assert.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { createRandom, nextFloat, nextInteger } from "../base/random.ts";
 import type { CommandResult, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
-import { type AppliedEntry, applyEntries, openMachine } from "../kv/machine.ts";
-import { Overlay } from "../kv/overlay.ts";
-import type { OrderedStore } from "../kv/store.ts";
-import { createLog, entriesFrom } from "../raft/log.ts";
-import { createRaft, leaderOf } from "../raft/state.ts";
+import { applyEntries } from "../kv/machine.ts";
+import type { Position } from "../kv/position.ts";
 import { step as raftStep } from "../raft/step.ts";
-import type { Event } from "../raft/types.ts";
+import type { Event, Message } from "../raft/types.ts";
+import type { Subscribed, Subscription } from "../watch/hub.ts";
+import { applyCommitted, flushIfDue } from "./applying.ts";
 import {
   askAgain,
   askForContext,
@@ -29,18 +28,30 @@ import {
   sweepReads,
   waitForRevision,
 } from "./barriers.ts";
-import { advanceForming, hearHello, type Membership } from "./forming.ts";
+import { onHello, sayHello } from "./hello.ts";
+import { dutiesAtMs, runDuties } from "./leader-duties.ts";
+import { openRunning } from "./opening.ts";
+import { CorruptionError, type NodeConfig, type PeerEnvelope, type Ports } from "./ports.ts";
 import {
-  CorruptionError,
-  type LoadedState,
-  type NodeConfig,
-  type NodeStorage,
-  type PeerEnvelope,
-  type Ports,
-} from "./ports.ts";
-import { type DriveResult, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
+  type Core,
+  type DriveResult,
+  type NodeState,
+  type Running,
+  routableLeader,
+  sendPeer,
+} from "./runtime-state.ts";
 import { position, queryState, status } from "./runtime-status.ts";
-import { onApplied, onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
+import { armWatchdog, followSleep, isOverdue, noticeRequest, onAlarmFired, quiesceIfIdle, wakeUp } from "./sleep.ts";
+import { onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
+import {
+  acknowledgeWatch,
+  announceLeaderChange,
+  cancelWatch,
+  closeWatches,
+  pumpWatches,
+  requestWatchProgress,
+  subscribeWatch,
+} from "./watching.ts";
 
 /** Every call is one turn (ports P1). `respond` is called exactly once, in this or a later turn. */
 export interface Runtime {
@@ -65,42 +76,38 @@ export interface Runtime {
   }): void;
   /** Evaluates a query on this node's applied state, whatever its age. */
   query(query: Query): Outcome<QueryResult>;
+  /** Frames go out by the port `watchers`. */
+  readonly watches: {
+    /** An error body: `cluster_not_ready` and `node_halted` besides those of the hub. */
+    subscribe(subscription: Subscription): Subscribed;
+    /** False: there is no such watch. */
+    cancel(connection: string, watchId: number): boolean;
+    acknowledge(ack: { readonly connection: string; readonly watchId: number; readonly position: Position }): void;
+    requestProgress(connection: string, watchId: number): void;
+    closeConnection(connection: string): void;
+  };
+  /** To the subscribers of every node that can be reached now. `payload`: JSON text. */
+  publishTopic(topic: string, payload: string): void;
   position(): NodePosition;
   status(): NodeStatus;
   /** Digest of the state after entry `index`, if this instance still remembers it. */
   digestAt(index: number): string | null;
 }
 
-/** Applied rows wait in memory at most this long, or until they are this many characters. */
-const FLUSH_AFTER_MS = 500;
-const FLUSH_CHARACTERS_MAX = 4 << 20;
-/** The alarm is the watchdog of an awake node: it lies 5 to 15 s ahead (design 02 §3). */
-const ALARM_AHEAD_MS_MIN = 5_000;
-const ALARM_AHEAD_MS_MAX = 15_000;
-/** A new instance lets the alarm of the one before it be for so long. */
-const ALARM_LEFT_ALONE_MS = 1_000;
-/** Pause between two rounds of hello, in heartbeats: while forming, and once the storage is known to be lost. */
-const HELLO_HEARTBEATS = 4;
-const HELLO_HEARTBEATS_LOST = 100;
-const DIGESTS_KEPT_MAX = 4096;
-const APPLY_ENTRIES_MAX = 1024;
-const APPLY_BYTES_MAX = 4 << 20;
-
 const ENDED: ErrorBody = {
   code: "node_halted",
   detail: "This instance of the node has ended; try again, or ask another node.",
 };
+const ENDED_WATCH: Subscribed = { ok: false, error: ENDED };
 
-export function createRuntime(
-  config: NodeConfig,
-  ports: Ports,
-  core: { readonly step: typeof raftStep } = { step: raftStep },
-): Runtime {
+const PRODUCTION_CORE: Core = { step: raftStep, apply: applyEntries, hubLimits: {} };
+
+export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRODUCTION_CORE): Runtime {
   const random = createRandom(config.seed);
   const state: NodeState = {
     config,
     ports,
-    step: core.step,
+    core,
     random,
     identity: { incarnation: 0, membership: { kind: "empty" } },
     dead: false,
@@ -108,7 +115,7 @@ export function createRuntime(
     running: null,
     answers: new Map(),
     helloAtMs: Number.POSITIVE_INFINITY,
-    alarmAtWallMs: 0,
+    alarmAtWallMs: null,
     nextId: nextInteger(random, 1, 2 ** 31) * 2 ** 16,
     calls: { open: new Map(), byIndex: new Map(), queue: [], queuedBytes: 0 },
     reads: { waiting: [], asked: null, confirmed: [], revisions: [] },
@@ -119,14 +126,18 @@ export function createRuntime(
     onTimer: () => turn(state, () => tick(state)),
     onAlarm: () =>
       turn(state, () => {
-        state.alarmAtWallMs = 0; // it has fired: the end of this turn arms the next one
+        state.alarmAtWallMs = null; // it has fired: the end of this turn arms the next one
+        if (state.running !== null && state.halted === null) onAlarmFired(state, state.running, drive);
         tick(state);
       }),
     onPeer: (envelope) => turn(state, () => onPeer(state, envelope)),
-    execute: ({ proposal, timeoutMs, respond }) => turn(state, () => openCall(state, proposal, timeoutMs, respond)),
-    barrier: ({ timeoutMs, respond }) => turn(state, () => openBarrier(state, timeoutMs, respond)),
-    waitRevision: ({ revision, timeoutMs, respond }) =>
-      turn(state, () => waitForRevision(state, revision, timeoutMs, respond)),
+    execute: ({ proposal, timeoutMs, respond }) => request(state, () => openCall(state, proposal, timeoutMs, respond)),
+    barrier: ({ timeoutMs, respond }) => request(state, () => openBarrier(state, timeoutMs, respond)),
+    waitRevision: ({ revision, timeoutMs, respond }) => {
+      // A node that has it answers in its sleep.
+      const has = state.running !== null && state.running.machine.revision >= revision;
+      (has ? turn : request)(state, () => waitForRevision(state, revision, timeoutMs, respond));
+    },
     query: (query) => {
       let outcome: Outcome<QueryResult> = { ok: false, revision: 0, error: ENDED };
       // A row that a reader finds corrupt halts the node as any other does.
@@ -135,6 +146,14 @@ export function createRuntime(
       });
       return outcome;
     },
+    watches: {
+      subscribe: (subscription) => answered(state, ENDED_WATCH, () => subscribeWatch(state, subscription)),
+      cancel: (connection, watchId) => answered(state, false, () => cancelWatch(state, connection, watchId)),
+      acknowledge: (ack) => turn(state, () => acknowledgeWatch(state, ack)),
+      requestProgress: (connection, watchId) => turn(state, () => requestWatchProgress(state, connection, watchId)),
+      closeConnection: (connection) => turn(state, () => closeWatches(state, connection)),
+    },
+    publishTopic: (topic, payload) => turn(state, () => publishTopic(state, topic, payload)),
     position: () => position(state),
     status: () => status(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
@@ -147,6 +166,23 @@ function turn(state: NodeState, work: () => void): void {
     work();
     if (state.halted === null) settle(state);
     arm(state);
+  });
+}
+
+/** A turn that answers at once; `ended` when this instance has ended. */
+function answered<T>(state: NodeState, ended: T, work: () => T): T {
+  let answer = ended;
+  turn(state, () => {
+    answer = work();
+  });
+  return answer;
+}
+
+/** A turn of a client that needs the cluster, which is woken if it sleeps. */
+function request(state: NodeState, work: () => void): void {
+  turn(state, () => {
+    if (state.running !== null && state.halted === null) noticeRequest(state, state.running, drive);
+    work();
   });
 }
 
@@ -186,74 +222,29 @@ function start(state: NodeState): void {
     const incarnation = 1 + Math.floor(nextFloat(state.random) * 2 ** 48);
     state.identity = { incarnation, membership: { kind: "empty" } };
     storage.write({ identity: state.identity });
-  } else {
-    state.identity = loaded.identity;
-    // An earlier instance has left an alarm. It may be overdue and about to fire: moved now, it would be cancelled.
-    state.alarmAtWallMs = state.ports.clock.wallMs() + ALARM_AHEAD_MS_MIN + ALARM_LEFT_ALONE_MS;
-  }
+  } else state.identity = loaded.identity;
   if (loaded.halted !== null) {
     state.halted = loaded.halted;
     return;
   }
-  enter(state);
-}
-
-/** Acts on the membership: a formed node runs, an unformed one asks around. */
-function enter(state: NodeState): void {
   const { membership } = state.identity;
-  if (membership.kind === "formed") {
-    state.helloAtMs = Number.POSITIVE_INFINITY;
-    if (state.running === null) state.running = run(state, membership.clusterId, state.ports.storage.load());
+  if (membership.kind !== "formed") {
+    state.helloAtMs = state.ports.clock.nowMs();
     return;
   }
-  state.helloAtMs = state.ports.clock.nowMs();
+  const running = openRunning(state, membership.clusterId, loaded);
+  state.running = running;
+  // This instance sleeps until it is wanted (sleep.ts S1).
+  if (isOverdue(state, running)) wakeUp(state, running, drive);
 }
 
-function run(state: NodeState, clusterId: string, loaded: LoadedState): Running {
-  const { config, ports } = state;
-  const buffer = new Overlay(durableStore(ports.storage));
-  const machine = openMachine(buffer);
-  assert(
-    machine.appliedIndex <= loaded.lastIndex,
-    `applied ${machine.appliedIndex} beyond the log's end ${loaded.lastIndex}`,
-  );
-  const raft = createRaft({
-    config: {
-      id: config.id,
-      voters: config.members,
-      heartbeatMs: config.heartbeatMs,
-      electionTimeoutMsMin: config.electionTimeoutMsMin,
-      electionTimeoutMsMax: config.electionTimeoutMsMax,
-      fence: config.fence,
-    },
-    random: state.random,
-    log: createLog((from, to, bytesMax) => ports.storage.readLog(from, to, bytesMax), loaded),
-    term: loaded.hardState.term,
-    votedFor: loaded.hardState.votedFor,
-    commit: machine.appliedIndex,
-    nowMs: ports.clock.nowMs(),
-  });
-  return {
-    clusterId,
-    raft,
-    wakeAtMs: raft.role.kind === "leader" ? 0 : raft.role.electionAtMs,
-    commitIndex: raft.commit,
-    machine,
-    buffer,
-    flushAtMs: Number.POSITIVE_INFINITY,
-    seenLeader: null,
-    seenTerm: raft.term,
-    startTerm: raft.term,
-    batches: [],
-    taken: new Map(),
-    digests: new Map([[machine.appliedIndex, machine.digest]]),
-  };
-}
-
-/** The durable rows as an ordered store; rows change only by `flush`. */
-function durableStore(storage: NodeStorage): OrderedStore {
-  const refuse = (key: string) => assert(false, `row ${key} written past the buffer`);
-  return { get: (key) => storage.get(key), scan: (range) => storage.scan(range), put: refuse, delete: refuse };
+/** Formed in this turn: there has never been a leader, so nobody is waited for. */
+function beginIfFormed(state: NodeState): void {
+  const { membership } = state.identity;
+  if (state.running !== null || membership.kind !== "formed") return;
+  const running = openRunning(state, membership.clusterId, state.ports.storage.load());
+  state.running = running;
+  wakeUp(state, running, drive);
 }
 
 function onPeer(state: NodeState, envelope: PeerEnvelope): void {
@@ -270,10 +261,15 @@ function onPeer(state: NodeState, envelope: PeerEnvelope): void {
   if (member?.incarnation !== envelope.fromIncarnation) return; // the storage behind that id is not the member's
   switch (body.kind) {
     case "raft":
+      noticeMessage(state, running, body.message);
       drive(state, running, { kind: "message", from, message: body.message });
       return;
     case "forward":
+      noticeRequest(state, running, drive);
       onForward(state, running, from, body);
+      return;
+    case "topic":
+      state.ports.watchers.topic(body.topic, body.payload);
       return;
     case "forward_reply":
       onForwardReply(state, body.id, body.outcome);
@@ -281,63 +277,26 @@ function onPeer(state: NodeState, envelope: PeerEnvelope): void {
   }
 }
 
-function onHello(
-  state: NodeState,
-  envelope: PeerEnvelope,
-  hello: { readonly membership: Membership; readonly reply: boolean },
-): void {
-  const { from, fromIncarnation } = envelope;
-  if (hello.reply) {
-    // Only an answer to this very incarnation counts (forming F1).
-    if (envelope.toIncarnation !== state.identity.incarnation) return;
-    state.answers.set(from, { incarnation: fromIncarnation, membership: hello.membership });
+/** What the runtime itself reads of a message on its way to the core. */
+function noticeMessage(state: NodeState, running: Running, message: Message): void {
+  if (message.kind === "read_index") running.activeAtMs = state.ports.clock.nowMs();
+  const timed = message.kind === "quiesce" || (message.kind === "read_index_reply" && message.index !== null);
+  if (timed) running.clockOffsetMs = message.timeMs - state.ports.clock.wallMs();
+}
+
+/** Lossy: whoever cannot be reached now hears nothing (design 01 §4). */
+function publishTopic(state: NodeState, topic: string, payload: string): void {
+  if (state.running === null || state.halted !== null) return;
+  state.ports.watchers.topic(topic, payload);
+  for (const id of state.config.members) {
+    if (id !== state.config.id) sendPeer(state, id, { kind: "topic", topic, payload });
   }
-  if (state.halted === null) {
-    const heard = { from, incarnation: fromIncarnation, membership: hello.membership };
-    adopt(state, hearHello(state.identity, state.config, heard));
-    adopt(
-      state,
-      advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),
-    );
-  }
-  if (!hello.reply) sendHello(state, from, true, fromIncarnation);
-}
-
-function adopt(state: NodeState, membership: Membership): void {
-  if (membership === state.identity.membership) return;
-  state.identity = { incarnation: state.identity.incarnation, membership };
-  state.ports.storage.write({ identity: state.identity });
-  state.ports.log("info", "membership", {
-    kind: membership.kind,
-    cluster: membership.kind === "empty" ? null : membership.clusterId,
-  });
-  enter(state);
-}
-
-function sendHello(state: NodeState, to: number, reply: boolean, toIncarnation: number | null): void {
-  const { membership, incarnation } = state.identity;
-  const clusterId = membership.kind === "empty" ? null : membership.clusterId;
-  state.ports.transport.send({
-    protocol: 1,
-    clusterId,
-    from: state.config.id,
-    fromIncarnation: incarnation,
-    to,
-    toIncarnation,
-    body: { kind: "hello", membership, reply },
-  });
-}
-
-function newClusterId(state: NodeState): string {
-  let id = "";
-  while (id.length < 24) id += nextInteger(state.random, 0, 15).toString(16);
-  return id;
 }
 
 /** Feeds one event to the core and carries out what must leave or be written, in order (N1). */
 function drive(state: NodeState, running: Running, event: Event): DriveResult {
   const { clock, storage } = state.ports;
-  const output = state.step(running.raft, event, clock.nowMs(), clock.wallMs());
+  const output = state.core.step(running.raft, event, clock.nowMs(), clock.wallMs());
   for (const { to, message } of output.sendEarly) sendPeer(state, to, { kind: "raft", message });
   if (output.persist !== null) {
     const { hardState, truncateFrom, append, fence, receipt } = output.persist;
@@ -361,6 +320,7 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
 
 /** The end of a turn: apply what is committed, answer, propose what gathered, until nothing more moves. */
 function settle(state: NodeState): void {
+  beginIfFormed(state);
   const { running } = state;
   const nowMs = state.ports.clock.nowMs();
   if (nowMs >= state.sweepAtMs) {
@@ -368,67 +328,43 @@ function settle(state: NodeState): void {
   }
   if (running === null) return;
   const { raft } = running;
-  if (running.seenLeader !== leaderOf(raft) || running.seenTerm !== raft.term) {
-    running.seenLeader = leaderOf(raft);
+  const leader = routableLeader(running);
+  if (running.seenLeader !== leader || running.seenTerm !== raft.term) {
+    running.seenLeader = leader;
     running.seenTerm = raft.term;
     askAgain(state);
     rerouteCalls(state, running);
   }
   applyCommitted(state, running);
   askForContext(state, running, drive);
+  runDuties(state, running, nowMs);
   proposeQueued(state, running, drive);
   applyCommitted(state, running);
   serveReads(state, running);
-  if (running.buffer.size > 0) {
-    running.flushAtMs = Math.min(running.flushAtMs, nowMs + FLUSH_AFTER_MS);
-    if (nowMs >= running.flushAtMs || running.buffer.characters >= FLUSH_CHARACTERS_MAX) flush(state, running);
-  }
-}
-
-function applyCommitted(state: NodeState, running: Running): void {
-  const { raft, machine, digests, commitIndex } = running;
-  while (machine.appliedIndex < commitIndex) {
-    const from = machine.appliedIndex + 1;
-    const countMax = Math.min(APPLY_ENTRIES_MAX, commitIndex - machine.appliedIndex);
-    const entries = entriesFrom(raft.log, from, countMax, APPLY_BYTES_MAX);
-    const applied = applyEntries(machine, entries satisfies readonly AppliedEntry[]);
-    applied.forEach((one, position) => {
-      digests.set(one.index, one.digest);
-      digests.delete(one.index - DIGESTS_KEPT_MAX);
-      onApplied(state, one, entries[position]?.term ?? 0);
-    });
-  }
-}
-
-/** Makes the buffered rows durable, with the applied index among them (N3). */
-function flush(state: NodeState, running: Running): void {
-  running.flushAtMs = Number.POSITIVE_INFINITY;
-  state.ports.storage.write({ state: running.buffer.drain() });
-}
-
-function tick(state: NodeState): void {
-  const nowMs = state.ports.clock.nowMs();
-  if (state.running !== null && state.halted === null) drive(state, state.running, { kind: "tick" });
-  if (nowMs < state.helloAtMs) return;
-  const heartbeats = state.identity.membership.kind === "lost" ? HELLO_HEARTBEATS_LOST : HELLO_HEARTBEATS;
-  state.helloAtMs = nowMs + heartbeats * state.config.heartbeatMs;
-  for (const id of state.config.members) if (id !== state.config.id) sendHello(state, id, false, null);
-  adopt(
-    state,
-    advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),
-  );
+  announceLeaderChange(state, running, nowMs);
+  pumpWatches(state, running, nowMs);
+  quiesceIfIdle(state, running, nowMs, drive);
+  followSleep(state, running, nowMs);
+  flushIfDue(state, running, nowMs);
 }
 
 /** Arms the one timer, and the alarm behind it while this node is awake. */
 function arm(state: NodeState): void {
   if (state.halted !== null) return; // a halted node arms nothing
-  const { clock, wake } = state.ports;
+  const { running } = state;
   let atMs = Math.min(state.helloAtMs, state.sweepAtMs);
-  if (state.running !== null) atMs = Math.min(atMs, state.running.wakeAtMs, state.running.flushAtMs);
-  if (atMs < Number.POSITIVE_INFINITY) wake.setTimer(atMs);
-  const wallMs = clock.wallMs();
-  const ahead = state.alarmAtWallMs - wallMs;
-  if (ahead >= ALARM_AHEAD_MS_MIN && ahead <= ALARM_AHEAD_MS_MAX) return;
-  state.alarmAtWallMs = wallMs + ALARM_AHEAD_MS_MAX;
-  wake.setAlarm(state.alarmAtWallMs);
+  if (running !== null) {
+    const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
+    atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs);
+    if (!running.asleep) {
+      atMs = Math.min(atMs, leaderlessAtMs, dutiesAtMs(running));
+    }
+  }
+  state.ports.wake.setTimer(atMs);
+  if (running === null || !running.asleep) armWatchdog(state);
+}
+
+function tick(state: NodeState): void {
+  if (state.running !== null && state.halted === null) drive(state, state.running, { kind: "tick" });
+  sayHello(state);
 }

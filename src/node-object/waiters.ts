@@ -9,8 +9,9 @@ import { unreachable } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { LOG_ROW_BYTES_MAX, PROPOSALS_IN_FLIGHT_BYTES_MAX, PROPOSALS_IN_FLIGHT_MAX } from "../base/limits.ts";
-import type { CommandResult, Outcome, Proposal } from "../kv/command.ts";
-import type { Applied } from "../kv/machine.ts";
+import type { Command, CommandResult, Outcome, Proposal } from "../kv/command.ts";
+import { type Applied, evaluateQuery } from "../kv/machine.ts";
+import { isGrowing } from "../kv/quota.ts";
 import { leaderOf } from "../raft/state.ts";
 import type { NodeId } from "../raft/types.ts";
 import type { ForwardOutcome, PeerBody } from "./ports.ts";
@@ -21,6 +22,7 @@ import {
   type NodeState,
   nextId,
   type Running,
+  routableLeader,
   sendPeer,
   sweepBy,
 } from "./runtime-state.ts";
@@ -32,6 +34,14 @@ const BATCH_ENTRIES_MAX = 1024;
 const TAKEN_IDS_MAX = 65_536;
 /** JSON around the payload in a log row. */
 const ENTRY_OVERHEAD_BYTES = 256;
+const NO_SPACE: Outcome<CommandResult> = {
+  ok: false,
+  revision: 0,
+  error: {
+    code: "no_space",
+    detail: "The storage quota of the cluster is used up; delete records, or compact history, and try again.",
+  },
+};
 
 /** A client's write arrives at this node. */
 export function openCall(
@@ -46,7 +56,18 @@ export function openCall(
     answer({ kind: "not_leader" });
     return;
   }
-  admit(state, payload, proposal.idempotency !== undefined, timeoutMs, answer);
+  admit(state, payload, proposal.idempotency === undefined ? "once" : "keyed", timeoutMs, answer);
+}
+
+/** A command of the leader's own: proposed here or not at all. `respond` says whether it was applied. */
+export function proposeDuty(
+  state: NodeState,
+  command: Command,
+  timeoutMs: number,
+  respond: (applied: boolean) => void,
+): void {
+  const proposal: Proposal = { format: 1, command };
+  admit(state, JSON.stringify(proposal), "duty", timeoutMs, (reply) => respond(reply.kind === "outcome"));
 }
 
 /**
@@ -76,7 +97,7 @@ export function onForward(
       break;
     }
   }
-  admit(state, body.payload, false, body.timeoutMs, (answer) => reply(forwardOutcome(answer)));
+  admit(state, body.payload, "once", body.timeoutMs, (answer) => reply(forwardOutcome(answer)));
 }
 
 function forwardOutcome(reply: CallReply): ForwardOutcome {
@@ -93,7 +114,7 @@ function forwardOutcome(reply: CallReply): ForwardOutcome {
 function admit(
   state: NodeState,
   payload: string,
-  idempotent: boolean,
+  repeat: Call["repeat"],
   timeoutMs: number,
   respond: (reply: CallReply) => void,
 ): void {
@@ -111,7 +132,7 @@ function admit(
     id: nextId(state),
     payload,
     payloadBytes,
-    idempotent,
+    repeat,
     deadlineMs,
     respond,
     exposed: false,
@@ -129,7 +150,11 @@ function route(state: NodeState, call: Call): void {
   const { running } = state;
   if (call.phase.kind === "forwarded") call.exposed = true; // nobody has said what became of that try
   const nowMs = state.ports.clock.nowMs();
-  const leader = running === null ? null : leaderOf(running.raft);
+  const leader = running === null ? null : routableLeader(running);
+  if (call.repeat === "duty" && leader !== state.config.id) {
+    close(state, call, { kind: "not_leader" });
+    return;
+  }
   if (running === null || leader === null) {
     const retryAtMs = nowMs + state.config.electionTimeoutMsMin;
     call.phase = { kind: "unrouted", retryAtMs };
@@ -137,6 +162,10 @@ function route(state: NodeState, call: Call): void {
     return;
   }
   if (leader === state.config.id) {
+    if (isRefusedForSpace(state, running, call)) {
+      close(state, call, call.exposed ? { kind: "unknown" } : { kind: "outcome", outcome: NO_SPACE });
+      return;
+    }
     call.phase = { kind: "queued" };
     state.calls.queue.push(call);
     return;
@@ -145,7 +174,8 @@ function route(state: NodeState, call: Call): void {
   state.calls.open.delete(call.id);
   call.id = nextId(state);
   state.calls.open.set(call.id, call);
-  const againAtMs = call.idempotent ? nowMs + resendAfterMs(state) * 2 ** call.forwards : Number.POSITIVE_INFINITY;
+  const againAtMs =
+    call.repeat === "keyed" ? nowMs + resendAfterMs(state) * 2 ** call.forwards : Number.POSITIVE_INFINITY;
   call.forwards += 1;
   call.phase = { kind: "forwarded", leader, againAtMs };
   const timeoutMs = Math.max(1, Math.floor(call.deadlineMs - nowMs));
@@ -157,6 +187,17 @@ function route(state: NodeState, call: Call): void {
     timeoutMs,
   });
   sweepBy(state, againAtMs);
+}
+
+/** While the quota is used up only what does not grow the state goes on; a kept result is still told. */
+function isRefusedForSpace(state: NodeState, running: Running, call: Call): boolean {
+  if (running.machine.logicalBytes <= state.config.quotaBytes) return false;
+  const { command, idempotency }: Proposal = JSON.parse(call.payload);
+  if (!isGrowing(command)) return false;
+  if (idempotency === undefined) return true;
+  const query = { kind: "txn_result", scope: idempotency.scope, key: idempotency.key } as const;
+  const known = evaluateQuery(running.machine, query, running.machine.timeMs);
+  return !(known.ok && known.result.kind === "txn_result" && known.result.status === "known");
 }
 
 /** Longer than an election: a leader that is gone is noticed by then, and its calls are routed anew at once. */
@@ -176,7 +217,7 @@ export function onForwardReply(state: NodeState, id: number, outcome: ForwardOut
       return;
     case "unknown":
       // Under its key it may be asked again, as long as its caller waits: most outcomes are known a moment later.
-      if (!call.idempotent) close(state, call, outcome);
+      if (call.repeat !== "keyed") close(state, call, outcome);
       else {
         call.exposed = true;
         routeLater(state, call);
@@ -246,7 +287,7 @@ export function rerouteCalls(state: NodeState, running: Running): void {
   for (const call of queued) route(state, call);
   for (const call of [...state.calls.open.values()]) {
     if (call.phase.kind === "unrouted") route(state, call);
-    else if (call.phase.kind === "forwarded" && call.idempotent) route(state, call);
+    else if (call.phase.kind === "forwarded" && call.repeat === "keyed") route(state, call);
     else if (call.phase.kind === "proposed" && !leads) {
       // Its fate is known soon or not at all here: the outcome if the entry is applied, else `unknown` (W2).
       call.deadlineMs = Math.min(call.deadlineMs, nowMs + 2 * state.config.electionTimeoutMsMax);

@@ -11,15 +11,19 @@ import type { Wake } from "./ports.ts";
 export interface WakePlatform {
   nowMs(): number;
   setAlarm(atWallMs: number): Promise<void>;
+  deleteAlarm(): Promise<void>;
   onTimer(): void;
 }
+
+/** A delay beyond 2^31 - 1 ms would fire at once (S35); a timeout that is early looks again. */
+const TIMEOUT_MS_MAX = 3_600_000;
 
 export class NodeWake implements Wake {
   readonly #platform: WakePlatform;
   #wantedAtMs = Number.POSITIVE_INFINITY;
   #timeout: { readonly atMs: number; readonly handle: ReturnType<typeof setTimeout> } | null = null;
-  /** Null: unknown (a new instance) or none. */
-  #alarmAtWallMs: number | null = null;
+  /** Null: none; undefined: unknown, an earlier instance may have left one. */
+  #alarmAtWallMs: number | null | undefined = undefined;
 
   constructor(platform: WakePlatform) {
     this.#platform = platform;
@@ -31,10 +35,11 @@ export class NodeWake implements Wake {
     this.#arm();
   }
 
-  setAlarm(atWallMs: number): void {
+  setAlarm(atWallMs: number | null): void {
     if (atWallMs === this.#alarmAtWallMs) return;
     this.#alarmAtWallMs = atWallMs;
-    this.#platform.setAlarm(atWallMs).catch(() => {
+    const done = atWallMs === null ? this.#platform.deleteAlarm() : this.#platform.setAlarm(atWallMs);
+    done.catch(() => {
       // A failed commit resets the object by itself (platform: gates); the next instance arms its own alarm.
     });
   }
@@ -49,7 +54,8 @@ export class NodeWake implements Wake {
     this.#timeout = null;
     if (this.#wantedAtMs === Number.POSITIVE_INFINITY) return;
     const atMs = this.#wantedAtMs;
-    const handle = setTimeout(() => this.#fired(), Math.max(0, atMs - this.#platform.nowMs()));
+    const delayMs = Math.min(Math.max(0, atMs - this.#platform.nowMs()), TIMEOUT_MS_MAX);
+    const handle = setTimeout(() => this.#fired(), delayMs);
     this.#timeout = { atMs, handle };
   }
 

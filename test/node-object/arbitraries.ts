@@ -77,7 +77,16 @@ export const MESSAGES: { readonly [Kind in Message["kind"]]: fc.Arbitrary<Messag
     term: counter,
     context: counter,
     index: nullable(counter),
+    timeMs: counter,
   }),
+  quiesce: fc.record({
+    kind: fc.constant("quiesce" as const),
+    term: counter,
+    index: counter,
+    commit: counter,
+    timeMs: counter,
+  }),
+  wake: fc.record({ kind: fc.constant("wake" as const), term: counter }),
 };
 
 const members = fc.array(fc.record({ id: node, incarnation: counter }), { maxLength: 7 });
@@ -109,6 +118,7 @@ export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBod
     id: counter,
     outcome: fc.oneof(...Object.values(OUTCOMES)),
   }),
+  topic: fc.record({ kind: fc.constant("topic" as const), topic: name, payload: text }),
 };
 
 export function envelopeOf(body: fc.Arbitrary<PeerBody>): fc.Arbitrary<PeerEnvelope> {

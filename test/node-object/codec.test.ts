@@ -147,6 +147,26 @@ describe("frames", () => {
   });
 });
 
+describe("topics", () => {
+  const bodyOf = (topic: unknown): string =>
+    encodeFrame({ ...frameOf(append(0, 0, [])), body: { kind: "topic", topic: "t", payload: "[1]" } }).replace(
+      '"topic":"t"',
+      `"topic":${JSON.stringify(topic)}`,
+    );
+
+  test("a topic's payload travels without being escaped", () => {
+    expect(bodyOf("a\nb").endsWith("\n[1]")).toBe(true);
+    expect(decodeFrame(bodyOf("a\nb"))).toMatchObject({
+      ok: true,
+      envelope: { body: { topic: "a\nb", payload: "[1]" } },
+    });
+  });
+
+  test("a topic without a name, or with one that is too long, is refused", () => {
+    for (const topic of ["", "x".repeat(257), 1, null]) expect(decodeFrame(bodyOf(topic)).ok).toBe(false);
+  });
+});
+
 describe("identity", () => {
   test("every membership survives JSON", () => {
     fc.assert(

@@ -38,6 +38,9 @@ describe("names and variables", () => {
       id: 2,
       members: [1, 2, 3, 4, 5],
       heartbeatMs: 50,
+      quiesceAfterMs: 10_000,
+      quotaBytes: 4 * 2 ** 30,
+      compaction: { keepRevisions: 100_000, keepMs: 600_000, historyBytesMax: 2 ** 30 },
       electionTimeoutMsMin: 300,
       electionTimeoutMsMax: 600,
       fence: true,
@@ -81,6 +84,7 @@ function status(id: number, changes: Partial<NodeStatus> = {}): NodeStatus {
     digest_index: 10,
     incarnation: 100 + id,
     storage_bytes: 4096,
+    quiescent: false,
     halted: null,
     ...changes,
   };
@@ -188,6 +192,7 @@ describe("backend", () => {
       clusterName: "c",
       members: [1],
       source: source([]),
+      connections: { connect: () => expect.unreachable() },
     });
     return { node, calls };
   }

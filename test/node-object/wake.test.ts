@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { NodeWake } from "../../src/node-object/wake.ts";
 
 let fired: number[];
-let alarms: number[];
+let alarms: (number | null)[];
 let wake: NodeWake;
 let failAlarm: boolean;
 
@@ -16,6 +16,9 @@ beforeEach(() => {
     setAlarm: async (atWallMs) => {
       alarms.push(atWallMs);
       if (failAlarm) throw new Error("commit failed");
+    },
+    deleteAlarm: async () => {
+      alarms.push(null);
     },
     onTimer: () => fired.push(Date.now()),
   });
@@ -63,6 +66,7 @@ test("a wish made while firing is armed", () => {
   const again = new NodeWake({
     nowMs: () => Date.now(),
     setAlarm: async () => {},
+    deleteAlarm: async () => {},
     onTimer: () => {
       fired.push(Date.now());
       if (fired.length < 3) again.setTimer(Date.now() + 10);
@@ -81,6 +85,27 @@ test("the alarm is written only when its time changes or after it has fired", ()
   wake.alarmFired();
   wake.setAlarm(6000);
   expect(alarms).toEqual([5000, 6000, 6000]);
+});
+
+test("no timer and no alarm is a wish like any other; an instance that knows of none may still have to take one off", () => {
+  wake.setAlarm(null);
+  wake.setAlarm(null);
+  wake.setAlarm(5000);
+  wake.setAlarm(null);
+  expect(alarms).toEqual([null, 5000, null]);
+  wake.setTimer(1050);
+  wake.setTimer(Number.POSITIVE_INFINITY);
+  vi.advanceTimersByTime(1000);
+  expect([fired, vi.getTimerCount()]).toEqual([[], 0]);
+});
+
+test("a timer 30 days ahead neither fires at once nor spins (S35)", () => {
+  const days30Ms = 2_592_000_000;
+  wake.setTimer(1000 + days30Ms);
+  vi.advanceTimersByTime(60_000);
+  expect([fired, vi.getTimerCount()]).toEqual([[], 1]);
+  vi.advanceTimersByTime(days30Ms - 60_000);
+  expect(fired).toEqual([1000 + days30Ms]);
 });
 
 test("a failed alarm write is left to the platform, which resets the object", async () => {

@@ -1,0 +1,75 @@
+/**
+ * From committed entries to applied state, and from there to the disk.
+ *
+ * N3. Applied rows are buffered and flushed together with the applied index; the log replays what a crash loses.
+ */
+import { removesHistory } from "../kv/compaction.ts";
+import { entriesFrom } from "../raft/log.ts";
+import type { Entry } from "../raft/types.ts";
+import { noticeChange } from "./leader-duties.ts";
+import type { NodeState, Running } from "./runtime-state.ts";
+import { onApplied } from "./waiters.ts";
+import { publishApplied, pumpWatches } from "./watching.ts";
+
+/** Applied rows wait in memory at most this long, or until they are this many characters. */
+const FLUSH_AFTER_MS = 500;
+const FLUSH_CHARACTERS_MAX = 4 << 20;
+const DIGESTS_KEPT_MAX = 4096;
+const APPLY_ENTRIES_MAX = 1024;
+const APPLY_BYTES_MAX = 4 << 20;
+
+export function applyCommitted(state: NodeState, running: Running): void {
+  const { raft, machine, commitIndex } = running;
+  if (machine.appliedIndex >= commitIndex) return;
+  const nowMs = state.ports.clock.nowMs();
+  while (machine.appliedIndex < commitIndex) {
+    const from = machine.appliedIndex + 1;
+    const countMax = Math.min(APPLY_ENTRIES_MAX, commitIndex - machine.appliedIndex);
+    const entries = entriesFrom(raft.log, from, countMax, APPLY_BYTES_MAX);
+    for (const run of runsOf(running, entries)) {
+      // What removal takes away, watches may still want to look at (watching.ts H2).
+      if (run.removes) pumpWatches(state, running, nowMs);
+      applyRun(state, running, run.entries);
+    }
+    // The rest of a long catch-up waits for nobody, but its events are not held as copies.
+    if (machine.appliedIndex < commitIndex) pumpWatches(state, running, nowMs);
+  }
+  noticeChange(running, nowMs);
+}
+
+/** Entries that may be applied together: each one that removes history begins a run. */
+function runsOf(running: Running, entries: readonly Entry[]): { removes: boolean; entries: Entry[] }[] {
+  if (running.hub.watchesCount === 0) return [{ removes: false, entries: [...entries] }];
+  const runs: { removes: boolean; entries: Entry[] }[] = [];
+  for (const entry of entries) {
+    const removes = removesHistory(entry.payload);
+    const last = runs[runs.length - 1];
+    if (last === undefined || removes) runs.push({ removes, entries: [entry] });
+    else last.entries.push(entry);
+  }
+  return runs;
+}
+
+function applyRun(state: NodeState, running: Running, entries: readonly Entry[]): void {
+  const { digests } = running;
+  state.core.apply(running.machine, entries).forEach((one, position) => {
+    digests.set(one.index, one.digest);
+    digests.delete(one.index - DIGESTS_KEPT_MAX);
+    publishApplied(running, one);
+    onApplied(state, one, entries[position]?.term ?? 0);
+  });
+}
+
+/** Makes the buffered rows durable, with the applied index among them (N3). */
+export function flush(state: NodeState, running: Running): void {
+  running.flushAtMs = Number.POSITIVE_INFINITY;
+  if (running.buffer.size === 0) return;
+  state.ports.storage.write({ state: running.buffer.drain() });
+}
+
+/** Flushes what has waited long enough or has grown too large. */
+export function flushIfDue(state: NodeState, running: Running, nowMs: number): void {
+  if (running.buffer.size === 0) return;
+  running.flushAtMs = Math.min(running.flushAtMs, nowMs + FLUSH_AFTER_MS);
+  if (nowMs >= running.flushAtMs || running.buffer.characters >= FLUSH_CHARACTERS_MAX) flush(state, running);
+}

@@ -1,0 +1,72 @@
+/** What a node of a formed cluster starts with: its state as it is in storage, asleep (sleep.ts S1). */
+import { assert } from "../base/assert.ts";
+import { openMachine } from "../kv/machine.ts";
+import { Overlay } from "../kv/overlay.ts";
+import type { OrderedStore } from "../kv/store.ts";
+import { createLog } from "../raft/log.ts";
+import { createRaft } from "../raft/state.ts";
+import { createHistoryView } from "../watch/history-view.ts";
+import { NO_DUTIES } from "./leader-duties.ts";
+import type { LoadedState, NodeStorage } from "./ports.ts";
+import type { NodeState, Running } from "./runtime-state.ts";
+import { PROBE_AFTER_MS_MAX } from "./sleep.ts";
+import { openHub } from "./watching.ts";
+
+export function openRunning(state: NodeState, clusterId: string, loaded: LoadedState): Running {
+  const { config, ports } = state;
+  const buffer = new Overlay(durableStore(ports.storage));
+  const machine = openMachine(buffer);
+  assert(
+    machine.appliedIndex <= loaded.lastIndex,
+    `applied ${machine.appliedIndex} beyond the log's end ${loaded.lastIndex}`,
+  );
+  const raft = createRaft({
+    config: {
+      id: config.id,
+      voters: config.members,
+      heartbeatMs: config.heartbeatMs,
+      electionTimeoutMsMin: config.electionTimeoutMsMin,
+      electionTimeoutMsMax: config.electionTimeoutMsMax,
+      fence: config.fence,
+    },
+    random: state.random,
+    log: createLog((from, to, bytesMax) => ports.storage.readLog(from, to, bytesMax), loaded),
+    term: loaded.hardState.term,
+    votedFor: loaded.hardState.votedFor,
+    commit: machine.appliedIndex,
+    nowMs: ports.clock.nowMs(),
+    asleep: true,
+  });
+  return {
+    clusterId,
+    raft,
+    wakeAtMs: Number.POSITIVE_INFINITY,
+    commitIndex: raft.commit,
+    machine,
+    buffer,
+    flushAtMs: Number.POSITIVE_INFINITY,
+    seenLeader: null,
+    seenTerm: raft.term,
+    startTerm: raft.term,
+    batches: [],
+    taken: new Map(),
+    digests: new Map([[machine.appliedIndex, machine.digest]]),
+    duties: NO_DUTIES,
+    hub: openHub(ports, machine.revision, state.core.hubLimits),
+    view: createHistoryView(machine),
+    pumpAtMs: 0,
+    announcedLeader: null,
+    leaderlessAtMs: Number.POSITIVE_INFINITY,
+    activeAtMs: ports.clock.nowMs(),
+    asleep: true,
+    clockOffsetMs: 0,
+    probeAfterMs: PROBE_AFTER_MS_MAX, // it has slept for longer than the first pauses
+    dueAtWallMs: Number.POSITIVE_INFINITY,
+  };
+}
+
+/** The durable rows as an ordered store; rows change only by `flush`. */
+function durableStore(storage: NodeStorage): OrderedStore {
+  const refuse = (key: string) => assert(false, `row ${key} written past the buffer`);
+  return { get: (key) => storage.get(key), scan: (range) => storage.scan(range), put: refuse, delete: refuse };
+}

@@ -1,0 +1,110 @@
+/**
+ * The node's watch hub (src/watch) in its turns: what is applied is published, and what the hub has to send leaves at the
+ * end of the turn by the port `watchers`.
+ *
+ * H1. New events leave the hub in the turn in which they were applied: what waits for a watch is its position.
+ * H2. Before an entry that removes history is applied, the watches get what was applied before it (kv/compaction.ts).
+ * H3. A commit never waits for a watcher: one pump is bounded, and what is left is sent in turns of its own.
+ */
+import type { ErrorBody } from "../base/errors.ts";
+import type { Applied } from "../kv/machine.ts";
+import type { Position } from "../kv/position.ts";
+import { leaderOf } from "../raft/state.ts";
+import {
+  acknowledge,
+  cancel,
+  closeConnection,
+  createHub,
+  type Hub,
+  requestProgress,
+  restore,
+  type Subscribed,
+  type Subscription,
+  savedPositions,
+  subscribe,
+} from "../watch/hub.ts";
+import type { HubLimits } from "../watch/limits.ts";
+import { announceLeader, publish } from "../watch/publish.ts";
+import { pump } from "../watch/pump.ts";
+import type { Ports } from "./ports.ts";
+import type { NodeState, Running } from "./runtime-state.ts";
+import { unavailable } from "./waiters.ts";
+
+/** The hub of a node that begins to run at `revision`, with the watches that outlived its predecessor. */
+export function openHub(ports: Ports, revision: number, limits: Partial<HubLimits>): Hub {
+  const hub = createHub({ revision, encode: ports.watchers.encode, limits });
+  for (const { options, saved } of ports.watchers.restore()) {
+    const restored = restore(hub, options, saved);
+    if (restored.ok) continue;
+    ports.log("warn", "watch not restored", { watch: options.watchId, reason: restored.error.detail });
+    // Silence never means loss: its client goes on from there, perhaps elsewhere.
+    const { connection, watchId } = options;
+    hub.pending.push({ kind: "slow_consumer", connection, watchId, position: saved.position });
+  }
+  return hub;
+}
+
+export function subscribeWatch(state: NodeState, subscription: Subscription): Subscribed {
+  const { running } = state;
+  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) satisfies ErrorBody };
+  const subscribed = subscribe(running.hub, subscription);
+  if (subscribed.ok) pumpSoon(state, running);
+  return subscribed;
+}
+
+export function cancelWatch(state: NodeState, connection: string, watchId: number): boolean {
+  return state.running !== null && cancel(state.running.hub, connection, watchId);
+}
+
+export function acknowledgeWatch(
+  state: NodeState,
+  ack: { readonly connection: string; readonly watchId: number; readonly position: Position },
+): void {
+  if (state.running === null) return;
+  acknowledge(state.running.hub, { ...ack, nowMs: state.ports.clock.nowMs() });
+  pumpSoon(state, state.running);
+}
+
+export function requestWatchProgress(state: NodeState, connection: string, watchId: number): void {
+  if (state.running === null) return;
+  requestProgress(state.running.hub, connection, watchId);
+  pumpSoon(state, state.running);
+}
+
+export function closeWatches(state: NodeState, connection: string): void {
+  if (state.running !== null) closeConnection(state.running.hub, connection);
+}
+
+export function publishApplied(running: Running, applied: Applied): void {
+  publish(running.hub, applied.events);
+}
+
+/** Who leads now is news; that nobody does only when it lasts. */
+export function announceLeaderChange(state: NodeState, running: Running, nowMs: number): void {
+  const leader = leaderOf(running.raft);
+  if (leader === running.announcedLeader) {
+    running.leaderlessAtMs = Number.POSITIVE_INFINITY;
+    return;
+  }
+  if (leader === null && running.leaderlessAtMs === Number.POSITIVE_INFINITY) {
+    running.leaderlessAtMs = nowMs + 2 * state.config.electionTimeoutMsMax;
+  }
+  if (leader === null && nowMs < running.leaderlessAtMs) return;
+  running.leaderlessAtMs = Number.POSITIVE_INFINITY;
+  running.announcedLeader = leader;
+  announceLeader(running.hub, leader);
+}
+
+function pumpSoon(state: NodeState, running: Running): void {
+  running.pumpAtMs = Math.min(running.pumpAtMs, state.ports.clock.nowMs());
+}
+
+/** Sends what is new, and goes on with what is not when its time has come (H3). */
+export function pumpWatches(state: NodeState, running: Running, nowMs: number): void {
+  const { hub } = running;
+  const isNew = hub.touched.size > 0 || hub.pending.length > 0 || hub.announcing.size > 0;
+  if (!isNew && nowMs < running.pumpAtMs) return;
+  const { frames, more, wakeAtMs } = pump(hub, running.view, nowMs);
+  running.pumpAtMs = more ? nowMs : wakeAtMs;
+  if (frames.length > 0) state.ports.watchers.send(frames, (connection) => savedPositions(hub, connection));
+}
