@@ -1,27 +1,26 @@
 /**
- * A call: attempts until an answer, by the rules of retry, and what the client has seen so far.
+ * A call: attempts until an answer, by the rules of retry, and what the client has seen so far. Over any transport.
  *
  * K1. An error's `retry` decides, and nothing else: `no` ends the call, `yes` is repeated, `same-request` is repeated
  *     only for reads and for writes under an idempotency key (S24: no write is ever repeated blindly).
  * K2. Once an attempt may have been carried out, the call never ends in an error that says that nothing was done.
  * K3. The highest revision seen travels with serializable reads, so that the client never goes back in time by
- *     changing nodes (S86), and with every keyed write as `idempotency-since`, fixed before the first attempt.
+ *     changing nodes (S86), and with every keyed write as `idempotency_since`, fixed before the first attempt.
  * K4. What can be seen to be wrong in a request is an error before anything is sent (`check.ts`).
  * K5. A change of cluster id is told once: by `onClusterChanged`, and to a read by the error `cluster_changed`.
  */
 import { ConcordError } from "../base/errors.ts";
-import { bodyText, checkIdempotencyKey, checkText } from "./check.ts";
-import { type Attempt, exchange, type Reply } from "./exchange.ts";
-import type { CallOptions, ReadOptions, ResolvedOptions, WriteOptions } from "./options.ts";
-
-export type QueryParameters = Readonly<Record<string, string | number | boolean | undefined>>;
+import { backoffMs } from "./backoff.ts";
+import { checkIdempotencyKey, paramsText } from "./check.ts";
+import type { Method, Params, Result } from "./operations.ts";
+import type { CallOptions, ClientClock, ReadOptions, ResolvedOptions, WriteOptions } from "./options.ts";
+import { linkedController, startPatience } from "./signals.ts";
+import type { Control, Transport } from "./transport.ts";
 
 interface Call {
-  readonly method: Attempt["method"];
-  readonly path: string;
-  readonly parameters: QueryParameters;
-  readonly body: string | null;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly method: Method;
+  readonly params: string;
+  readonly control: Control;
   readonly isRead: boolean;
   /** Repeating it cannot have a second effect. */
   readonly isRepeatable: boolean;
@@ -29,19 +28,26 @@ interface Call {
   readonly minRevision: number;
 }
 
-const BACKOFF_MS_MIN = 20;
-const BACKOFF_MS_MAX = 2_000;
+const BACKOFF = { minMs: 20, maxMs: 2_000 } as const;
 /** Less time than this is not worth an attempt. */
 const ATTEMPT_MS_MIN = 1;
 
 export class Caller {
+  readonly clock: ClientClock;
+  /** In [0, 1). */
+  readonly random: () => number;
   readonly #options: ResolvedOptions;
+  readonly #transport: Transport;
+  readonly #closing = new AbortController();
   #clusterId: string | null = null;
   #revision: number | null = null;
   #learning: Promise<void> | null = null;
 
-  constructor(options: ResolvedOptions) {
+  constructor(options: ResolvedOptions, transport: Transport) {
+    this.clock = options.clock;
+    this.random = options.random;
     this.#options = options;
+    this.#transport = transport;
   }
 
   /** Id of the cluster that answered last; null before the first reply. */
@@ -54,126 +60,72 @@ export class Caller {
     return this.#revision ?? 0;
   }
 
-  async read<T>(
-    request: { readonly path: string; readonly parameters?: QueryParameters; readonly body?: object },
-    options: ReadOptions = {},
-  ): Promise<T> {
-    const { path, parameters = {}, body } = request;
-    for (const value of Object.values(parameters)) checkText(value);
-    const serializable = options.consistency === "serializable";
-    const minRevision = serializable ? Math.max(options.minRevision ?? 0, this.revision) : 0;
-    const call: Call = {
-      method: body === undefined ? "GET" : "POST",
-      path,
-      parameters: {
-        ...parameters,
-        ...(serializable ? { consistency: "serializable", min_revision: minRevision } : {}),
-      },
-      body: body === undefined ? null : bodyText(body),
-      headers: serializable && this.#clusterId !== null ? { "concord-cluster": this.#clusterId } : {},
-      isRead: true,
-      isRepeatable: true,
-      minRevision,
-    };
-    return (await this.#perform(call, options, this.#deadlineOf(options))) as T;
+  /** Aborted by {@link close}: whatever runs by itself ends on it. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
   }
 
-  async write<T>(
-    request: { readonly method: "POST" | "PUT" | "DELETE"; readonly path: string; readonly body?: object },
-    options: WriteOptions = {},
-  ): Promise<T> {
-    const { method, path, body } = request;
+  close(): void {
+    this.#closing.abort();
+    this.#transport.close();
+  }
+
+  /** @throws ConcordError `invalid_request` reason `closed`. */
+  checkOpen(): void {
+    if (!this.closing.aborted) return;
+    throw new ConcordError({ code: "invalid_request", reason: "closed", detail: "This client has been closed." });
+  }
+
+  async read<M extends Method>(method: M, params: Params<M>, options: ReadOptions = {}): Promise<Result<M>> {
+    this.checkOpen();
+    const text = paramsText(params);
+    const serializable = options.consistency === "serializable";
+    const minRevision = serializable ? Math.max(options.minRevision ?? 0, this.revision) : 0;
+    const control: Control = serializable
+      ? {
+          consistency: "serializable",
+          min_revision: minRevision,
+          ...(this.#clusterId === null ? {} : { cluster_id: this.#clusterId }),
+        }
+      : {};
+    const call: Call = {
+      method,
+      params: text,
+      control,
+      isRead: true,
+      isRepeatable: true,
+      // What an answer about a revision of the past says is the same on every node, whatever revision stands in it.
+      minRevision: isPinned(params) ? 0 : minRevision,
+    };
+    return (await this.#perform(call, options, this.#deadlineOf(options))) as Result<M>;
+  }
+
+  async write<M extends Method>(method: M, params: Params<M>, options: WriteOptions = {}): Promise<Result<M>> {
+    this.checkOpen();
     const deadlineMs = this.#deadlineOf(options);
     const key =
       options.idempotencyKey === undefined && this.#options.idempotency ? randomKey() : options.idempotencyKey;
     const isKeyed = key !== undefined && key !== null;
     if (isKeyed) checkIdempotencyKey(key);
-    const text = body === undefined ? null : bodyText(body);
-    if (isKeyed) await this.#learnRevision(deadlineMs);
+    const text = paramsText(params);
+    if (isKeyed) await this.#learnRevision(deadlineMs, options.signal);
     const call: Call = {
       method,
-      path,
-      parameters: {},
-      body: text,
-      headers: isKeyed ? { "idempotency-key": key, "idempotency-since": String(this.revision) } : {},
+      params: text,
+      control: isKeyed ? { idempotency_key: key, idempotency_since: this.revision } : {},
       isRead: false,
       isRepeatable: isKeyed,
       minRevision: 0,
     };
-    return (await this.#perform(call, options, deadlineMs)) as T;
-  }
-
-  #deadlineOf(options: CallOptions): number {
-    return this.#options.clock.nowMs() + (options.timeoutMs ?? this.#options.timeoutMs);
+    return (await this.#perform(call, options, deadlineMs)) as Result<M>;
   }
 
   /**
-   * Before the first keyed write: a request that claims to know no revision would be refused as expired once results
-   * have been forgotten. One lookup serves all writes that wait for it.
+   * Takes in what was heard of the cluster, by a reply or by a watch; the error is for who would cross into another one
+   * unknowingly.
    */
-  async #learnRevision(deadlineMs: number): Promise<void> {
-    if (this.#revision !== null) return;
-    this.#learning ??= this.#lookUpRevision(deadlineMs).finally(() => {
-      this.#learning = null;
-    });
-    await this.#learning;
-  }
-
-  async #lookUpRevision(deadlineMs: number): Promise<void> {
-    const parameters = { consistency: "serializable" };
-    const call: Call = { method: "GET", path: "/v1/revision", parameters, body: null, headers: {}, ...LOOKUP };
-    await this.#perform(call, {}, deadlineMs);
-    this.#revision ??= 0;
-  }
-
-  async #perform(call: Call, options: CallOptions, deadlineMs: number): Promise<unknown> {
-    const { clock } = this.#options;
-    let unknown: ConcordError | null = null;
-    for (let attempts = 1; ; attempts += 1) {
-      const leftMs = deadlineMs - clock.nowMs();
-      const { reply, error } = await this.#attempt(call, options, Math.max(ATTEMPT_MS_MIN, leftMs));
-      const changed = reply === null ? null : this.#observe(reply);
-      if (error === null) {
-        if (changed !== null && call.isRead) throw changed;
-        return reply?.body;
-      }
-      if (error.retry === "same-request") unknown = error;
-      // Behind an unknown outcome a refusal to let the caller in settles nothing (K2).
-      const settles = error.retry === "no" && !(unknown !== null && (error.status === 401 || error.status === 403));
-      if (settles) throw error;
-      const mayRepeat = error.retry === "yes" || (error.retry === "same-request" && call.isRepeatable);
-      const delayMs = this.#backoffMs(attempts);
-      const isOver = clock.nowMs() + delayMs + ATTEMPT_MS_MIN > deadlineMs || options.signal?.aborted === true;
-      if (!mayRepeat || isOver) throw call.isRead ? error : (unknown ?? error);
-      await clock.sleep(delayMs, options.signal);
-    }
-  }
-
-  async #attempt(call: Call, options: CallOptions, leftMs: number) {
-    const timeoutMs = Math.ceil(Math.min(leftMs, this.#options.attemptTimeoutMs));
-    const { method, headers, body } = call;
-    const target = call.path + queryText({ ...call.parameters, timeout_ms: timeoutMs });
-    const result = await exchange(this.#options, { method, target, headers, body, timeoutMs, signal: options.signal });
-    const revision = result.reply?.revision ?? null;
-    if (
-      result.error === null &&
-      revision !== null &&
-      revision < call.minRevision &&
-      this.#isSameCluster(result.reply)
-    ) {
-      const detail = `The answer is of revision ${revision}, this client has seen ${call.minRevision}.`;
-      return { reply: result.reply, error: new ConcordError({ code: "behind", detail }) };
-    }
-    return result;
-  }
-
-  #isSameCluster(reply: Reply | null): boolean {
-    return reply?.clusterId === this.#clusterId;
-  }
-
-  /** Takes in what the reply tells of the cluster; the error is for a read that would cross into another one. */
-  #observe(reply: Reply): ConcordError | null {
-    const { clusterId, revision } = reply;
+  observe(heard: { readonly clusterId: string | null; readonly revision: number | null }): ConcordError | null {
+    const { clusterId, revision } = heard;
     const before = this.#clusterId;
     if (clusterId !== null && before !== null && clusterId !== before) {
       this.#clusterId = clusterId;
@@ -187,24 +139,96 @@ export class Caller {
     return null;
   }
 
-  /** Exponential with full jitter: clients that failed together do not come back together. */
-  #backoffMs(attempts: number): number {
-    const ceiling = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** attempts);
-    return Math.ceil(this.#options.random() * ceiling);
+  #deadlineOf(options: CallOptions): number {
+    return this.clock.nowMs() + (options.timeoutMs ?? this.#options.timeoutMs);
+  }
+
+  /**
+   * Before the first keyed write: a request that claims to know no revision would be refused as expired once results
+   * have been forgotten. One lookup serves all writes that wait for it, each as long as it wants to.
+   */
+  async #learnRevision(deadlineMs: number, signal: AbortSignal | undefined): Promise<void> {
+    if (this.#revision !== null) return;
+    this.#learning ??= this.#lookUpRevision().finally(() => {
+      this.#learning = null;
+    });
+    const patience = startPatience(this.clock, Math.max(0, deadlineMs - this.clock.nowMs()), signal);
+    try {
+      await Promise.race([this.#learning, patience.over]);
+    } finally {
+      patience.end();
+    }
+    if (this.#revision !== null || signal?.aborted === true || this.closing.aborted) return;
+    const detail = "Nothing was sent: the cluster's revision, which a write names, could not be learned in time.";
+    throw new ConcordError({ code: "overloaded", reason: "not_sent", detail });
+  }
+
+  async #lookUpRevision(): Promise<void> {
+    await this.#perform(LOOKUP, {}, this.#deadlineOf({}));
+    this.#revision ??= 0;
+  }
+
+  async #perform(call: Call, options: CallOptions, deadlineMs: number): Promise<unknown> {
+    const { clock } = this;
+    const link = linkedController(this.closing, options.signal);
+    const { signal } = link;
+    let unknown: ConcordError | null = null;
+    try {
+      for (let attempt = 1; ; attempt += 1) {
+        const leftMs = Math.max(ATTEMPT_MS_MIN, deadlineMs - clock.nowMs());
+        const { reply, error } = await this.#attempt(call, { attempt, leftMs, signal });
+        const changed = reply === null ? null : this.observe(reply);
+        if (error === null) {
+          if (changed !== null && call.isRead) throw changed;
+          return reply.result;
+        }
+        if (error.retry === "same-request") unknown = error;
+        // Behind an unknown outcome a refusal to let the caller in settles nothing (K2).
+        const settles = error.retry === "no" && !(unknown !== null && (error.status === 401 || error.status === 403));
+        if (settles) throw error;
+        const mayRepeat = error.retry === "yes" || (error.retry === "same-request" && call.isRepeatable);
+        const delayMs = backoffMs(attempt, this.random(), BACKOFF);
+        const isOver = clock.nowMs() + delayMs + ATTEMPT_MS_MIN > deadlineMs || signal.aborted;
+        if (!mayRepeat || isOver) throw call.isRead ? error : (unknown ?? error);
+        await clock.sleep(delayMs, signal);
+      }
+    } finally {
+      link.unlink();
+    }
+  }
+
+  async #attempt(
+    call: Call,
+    { attempt, leftMs, signal }: { readonly attempt: number; readonly leftMs: number; readonly signal: AbortSignal },
+  ) {
+    const timeoutMs = Math.ceil(Math.min(leftMs, this.#options.attemptTimeoutMs));
+    const { method, params, control } = call;
+    const outcome = await this.#transport.exchange({ method, params, control, timeoutMs, signal, attempt });
+    const { reply, error } = outcome;
+    const revision = reply?.revision ?? null;
+    if (error === null && revision !== null && revision < call.minRevision && reply?.clusterId === this.#clusterId) {
+      const detail = `The answer is of revision ${revision}, this client has seen ${call.minRevision}.`;
+      return { reply, error: new ConcordError({ code: "behind", detail }) };
+    }
+    return outcome;
   }
 }
 
-const LOOKUP = { isRead: true, isRepeatable: true, minRevision: 0 } as const;
+const LOOKUP: Call = {
+  method: "revision",
+  params: "{}",
+  control: { consistency: "serializable" },
+  isRead: true,
+  isRepeatable: true,
+  minRevision: 0,
+};
 
-export function queryText(parameters: QueryParameters): string {
-  const pairs: string[] = [];
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== undefined) pairs.push(`${name}=${encodeURIComponent(value)}`);
-  }
-  return pairs.length === 0 ? "" : `?${pairs.join("&")}`;
+function isPinned(params: object): boolean {
+  const { revision, cursor, to } = params as { revision?: unknown; cursor?: unknown; to?: unknown };
+  return revision !== undefined || cursor !== undefined || to !== undefined;
 }
 
 /** 128 random bits. `crypto.randomUUID` would be missing in pages that are not served securely. */
-function randomKey(): string {
+export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

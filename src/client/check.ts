@@ -6,19 +6,18 @@
  * Must not: check limits; the server does, and may have others.
  */
 import { BODY_NESTING_MAX } from "../api/limits.ts";
-import type { WireKey } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
 import { IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX } from "../base/limits.ts";
 
-/** The body as text. @throws ConcordError `invalid_kv` reason `not_json`, `depth_exceeded` or `lone_surrogate`. */
-export function bodyText(body: object): string {
-  checkJson(body, "", 0);
-  for (const key of keysIn(body)) checkText(key);
-  return JSON.stringify(body);
+/** Parameters as text. @throws ConcordError `invalid_kv` reason `not_json`, `depth_exceeded` or `lone_surrogate`. */
+export function paramsText(params: object): string {
+  checkJson(params, "", 0);
+  for (const text of textsIn(params)) checkText(text);
+  return JSON.stringify(params);
 }
 
 /** @throws ConcordError `invalid_kv` reason `lone_surrogate`. */
-export function checkText(text: unknown): void {
+function checkText(text: unknown): void {
   if (typeof text !== "string" || text.isWellFormed()) return;
   const detail = `The text ${JSON.stringify(text.slice(0, 80))} holds a lone surrogate and has no UTF-8 encoding.`;
   throw new ConcordError({ code: "invalid_kv", reason: "lone_surrogate", detail });
@@ -67,16 +66,13 @@ function notJson(place: string, value: unknown): ConcordError {
   return new ConcordError({ code: "invalid_kv", reason: "not_json", detail });
 }
 
-/** Every key, prefix and bound that a request names; never what stands inside of values. */
-function keysIn(body: object): unknown[] {
-  const { keys, items, compare, success, failure } = body as Readonly<Record<string, unknown>>;
-  const named = [items, compare, success, failure].flatMap(listOf).flatMap((part): unknown[] => {
-    const { key, prefix, range } = part as {
-      key?: WireKey;
-      prefix?: WireKey;
-      range?: { start: WireKey; end?: WireKey };
-    };
-    return [key, prefix, range?.start, range?.end];
+/** Every text that names something: keys, prefixes, bounds, cursors, topics; never what stands inside of values. */
+function textsIn(params: object): unknown[] {
+  const { keys, items, compare, success, failure } = params as Readonly<Record<string, unknown>>;
+  const named = [[params], items, compare, success, failure].flatMap(listOf).flatMap((part): unknown[] => {
+    const { range, key, prefix, start, end, cursor, after, topic } = part as Readonly<Record<string, unknown>>;
+    const bounds = isObject(range) ? Object.values(range) : [];
+    return [key, prefix, start, end, cursor, after, topic, ...bounds];
   });
   return [...listOf(keys), ...named];
 }

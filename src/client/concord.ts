@@ -1,12 +1,5 @@
 /**
- * The client of a Concord cluster, over HTTP or within one process.
- *
- * ```ts
- * const concord = Concord.connect({ url: "http://127.0.0.1:8787" });
- * await concord.kv.put("/greeting", { text: "hello" });
- * const record = await concord.kv.get<{ text: string }>("/greeting");
- * for await (const { key, value } of concord.kv.list({ prefix: "/" })) console.log(key, value);
- * ```
+ * The client of a Concord cluster: over one WebSocket, over HTTP, or within one process.
  *
  * Every method throws `ConcordError` alone. Its `retry` says what a caller may do: `no` do not repeat; `yes` nothing
  * was done, repeat freely; `same-request` the outcome is unknown, repeat only under the same idempotency key. The client
@@ -16,33 +9,78 @@
  * Must not: import anything but types, codes and limits from `src/api`, nor any package or Node module.
  */
 import type { ClusterStatus } from "../api/backend.ts";
-import type { WireOperation, WireRevision, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
+import type { WireCompacted, WireOperation, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
+import type { JsonValue } from "../base/json.ts";
 import { Caller } from "./caller.ts";
 import { checkIdempotencyKey } from "./check.ts";
+import { Election } from "./election.ts";
+import { HttpStreams } from "./http-streams.ts";
+import { HttpTransport } from "./http-transport.ts";
 import { KvClient } from "./kv.ts";
 import { LeaseClient } from "./lease.ts";
+import type { QueueContext } from "./lease-queue.ts";
+import { createLock, type Lock } from "./lock.ts";
 import {
   type CallOptions,
   type ConnectOptions,
   type ReadOptions,
+  type ResolvedOptions,
   resolveOptions,
   type WriteOptions,
 } from "./options.ts";
+import { Session } from "./session.ts";
+import { SessionStreams } from "./session-streams.ts";
+import { SessionTransport } from "./session-transport.ts";
+import type { Streams } from "./streams.ts";
+import { SyncClient } from "./sync.ts";
+import { TopicClient } from "./topics.ts";
+import type { Transport } from "./transport.ts";
 
+/**
+ * ```ts
+ * const concord = Concord.connect({ url: "http://127.0.0.1:8787" });
+ *
+ * await concord.kv.put("/greeting", { text: "hello" });
+ * const record = await concord.kv.get<{ text: string }>("/greeting");
+ * for await (const { key, value } of concord.kv.list({ prefix: "/" })) console.log(key, value);
+ *
+ * const from_revision = (record?.mod_revision ?? 0) + 1;
+ * await concord.kv.put("/greeting", { text: "hello again" });
+ * for await (const { type, value } of concord.sync.watch({ key: "/greeting" }, { from_revision })) {
+ *   console.log(type, value);
+ *   break;
+ * }
+ *
+ * concord.close();
+ * ```
+ */
 export class Concord {
   readonly kv: KvClient;
   readonly lease: LeaseClient;
+  readonly lock: Lock;
+  readonly sync: SyncClient;
+  readonly topics: TopicClient;
   readonly #caller: Caller;
+  readonly #streams: Streams;
+  readonly #queues: QueueContext;
 
-  private constructor(caller: Caller) {
+  private constructor(caller: Caller, streams: Streams) {
     this.#caller = caller;
+    this.#streams = streams;
     this.kv = new KvClient(caller);
     this.lease = new LeaseClient(caller);
+    this.sync = new SyncClient(caller, streams);
+    this.topics = new TopicClient(caller, streams);
+    const { clock } = caller;
+    this.#queues = { clock, lease: this.lease, sync: this.sync, txn: (txn, options) => this.txn(txn, options) };
+    this.lock = createLock(this.#queues);
   }
 
   /** Makes a client. Sends nothing: the first call does. @throws TypeError for options that cannot work. */
   static connect(options: ConnectOptions): Concord {
-    return new Concord(new Caller(resolveOptions(options)));
+    const resolved = resolveOptions(options);
+    const { transport, streams } = createTransport(resolved);
+    return new Concord(new Caller(resolved, transport), streams);
   }
 
   /** Id of the cluster that answered last; null before the first reply. */
@@ -63,26 +101,59 @@ export class Concord {
    */
   async txn(txn: WireTxn, options: WriteOptions & ReadOptions = {}): Promise<WireTxnResult> {
     const isKeyed = options.idempotencyKey !== undefined && options.idempotencyKey !== null;
-    if (isReadOnly(txn) && !isKeyed) return await this.#caller.read({ path: "/v1/txn", body: txn }, options);
-    return await this.#caller.write({ method: "POST", path: "/v1/txn", body: txn }, options);
+    if (isReadOnly(txn) && !isKeyed) return await this.#caller.read("txn", txn, options);
+    return await this.#caller.write("txn", txn, options);
+  }
+
+  /** The election of that name, whose candidates and observers are wherever they call this. Sends nothing. */
+  election<T extends JsonValue = JsonValue>(name: string): Election<T> {
+    return new Election<T>(this.#queues, name);
   }
 
   /** What became of the write with that idempotency key. Linearizable: `unknown` is final unless it is still on its way. */
   async txnResult(idempotencyKey: string, options: CallOptions = {}): Promise<WireTxnResolution> {
     checkIdempotencyKey(idempotencyKey);
-    return await this.#caller.read({ path: "/v1/txn/results", parameters: { key: idempotencyKey } }, options);
+    return await this.#caller.read("txn.result", { key: idempotencyKey }, options);
   }
 
   /** The cluster's revision now. */
   async currentRevision(options: ReadOptions = {}): Promise<number> {
-    const { revision } = await this.#caller.read<WireRevision>({ path: "/v1/revision" }, options);
+    const { revision } = await this.#caller.read("revision", {}, options);
     return revision;
+  }
+
+  /**
+   * Gives up all history below `revision`; the state at it and everything later stay.
+   * @throws ConcordError `revision_in_future`; `compacted` if that is done already.
+   */
+  async compact(revision: number, options: WriteOptions = {}): Promise<WireCompacted> {
+    return await this.#caller.write("compact", { revision }, options);
   }
 
   /** What the answering node knows of the cluster and its peers. */
   async cluster(options: CallOptions = {}): Promise<ClusterStatus> {
-    return await this.#caller.read({ path: "/v1/cluster" }, options);
+    return await this.#caller.read("cluster", {}, options);
   }
+
+  /**
+   * Ends sockets, watches and subscriptions, whose iterations are then done. Calls under way end as `timeout` (reason
+   * `aborted`): what they did is unknown. Later calls are `invalid_request` (reason `closed`).
+   */
+  close(): void {
+    this.#caller.close();
+    this.#streams.close();
+  }
+}
+
+function createTransport(options: ResolvedOptions): { readonly transport: Transport; readonly streams: Streams } {
+  const { openSocket } = options;
+  const http = { transport: new HttpTransport(options), streams: new HttpStreams(options) };
+  if (openSocket === null) return http;
+  const main = new Session(options, openSocket);
+  return {
+    transport: new SessionTransport(options, main, http.transport),
+    streams: new SessionStreams(options, { openSocket, main, http: http.streams }),
+  };
 }
 
 function isReadOnly(txn: WireTxn): boolean {

@@ -3,9 +3,11 @@ export type { ClusterStatus, Consistency, NodeStatus } from "../api/backend.ts";
 export type {
   WireBatch,
   WireBytes,
+  WireChanges,
   WireCluster,
   WireClusterList,
   WireCommandResult,
+  WireCompacted,
   WireCompare,
   WireDeleteManyReply,
   WireDeleteReply,
@@ -35,12 +37,20 @@ export type {
   WireTxnResolution,
   WireTxnResult,
   WireValue,
+  WireWatchEvent,
 } from "../api/wire.ts";
 export { ConcordError, type ErrorBody, type ErrorCode, type Retry } from "../base/errors.ts";
 export type { JsonObject, JsonValue } from "../base/json.ts";
 export { Concord } from "./concord.ts";
+export type { Election, Leader, Leadership } from "./election.ts";
+export type { Feed } from "./feed.ts";
+export type { FollowItem, FollowOptions } from "./follow.ts";
+export type { GuardedTxn, Held } from "./guard.ts";
 export type { ConditionalResult, KvClient, PutOptions, PutResult } from "./kv.ts";
-export type { LeaseClient } from "./lease.ts";
+export type { LeaseClient, LeaseListOptions } from "./lease.ts";
+export type { KeepOptions, LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
+export type { QueueOptions } from "./lease-queue.ts";
+export type { Lock, LockOptions } from "./lock.ts";
 export type {
   CallOptions,
   ClientClock,
@@ -53,4 +63,9 @@ export type {
   ReadOptions,
   WriteOptions,
 } from "./options.ts";
+export type { OpenSocket, SocketLike } from "./socket.ts";
+export type { ChangesOptions, SyncClient } from "./sync.ts";
+export type { SubscribeOptions, Subscription, TopicClient, TopicMessage } from "./topics.ts";
 export { bytes, bytesOf } from "./value.ts";
+export type { Watch, WatchedRevision } from "./watch.ts";
+export type { WatchOptions, WatchStatus } from "./watch-cursor.ts";

@@ -1,5 +1,6 @@
 /** Records: read, write, list, history. Every write is one txn on the server and has one effect, retries included. */
 import type {
+  WireBatch,
   WireCompare,
   WireDeleteManyReply,
   WireDeleteReply,
@@ -57,20 +58,15 @@ export class KvClient {
   async get<T = JsonValue>(key: WireKey, options: GetOptions = {}): Promise<WireRecord<T> | null> {
     const { revision } = options;
     if (typeof key !== "string") return (await this.getMany<T>([key], options)).records[0] ?? null;
-    try {
-      return await this.#caller.read({ path: "/v1/kv", parameters: { key, revision } }, options);
-    } catch (error) {
-      // A reply without a reason is about the record; a missing route, or a stranger's 404, has one.
-      if (error instanceof ConcordError && error.code === "not_found" && error.body.reason === undefined) return null;
-      throw error;
-    }
+    const { record } = await this.#caller.read("kv.get", { key, revision }, options);
+    return record as WireRecord<T> | null;
   }
 
   /** Reads up to 500 records at one revision, in the order of the keys; null where there is none. */
   async getMany<T = JsonValue>(keys: readonly WireKey[], options: GetOptions = {}): Promise<WireGetManyReply<T>> {
     const { revision } = options;
-    const body = { op: "get_many", keys, ...(revision === undefined ? {} : { revision }) };
-    return await this.#caller.read({ path: "/v1/kv/batch", body }, options);
+    const batch: WireBatch = { op: "get_many", keys, ...(revision === undefined ? {} : { revision }) };
+    return (await this.#caller.read("kv.batch", batch, options)) as WireGetManyReply<T>;
   }
 
   /**
@@ -139,7 +135,7 @@ export class KvClient {
 
   /** Puts up to 500 records at one revision, in order. */
   async putMany(items: readonly WirePut[], options: WriteOptions = {}): Promise<WirePutManyReply> {
-    return await this.#caller.write({ method: "POST", path: "/v1/kv/batch", body: { op: "put_many", items } }, options);
+    return (await this.#caller.write("kv.batch", { op: "put_many", items }, options)) as WirePutManyReply;
   }
 
   /** Deletes up to 500 records at one revision, in order. */
@@ -148,8 +144,8 @@ export class KvClient {
     options: { readonly prev_kv?: boolean } & WriteOptions = {},
   ): Promise<WireDeleteManyReply> {
     const { prev_kv, ...call } = options;
-    const body = { op: "delete_many", keys, ...(prev_kv === undefined ? {} : { prev_kv }) };
-    return await this.#caller.write({ method: "POST", path: "/v1/kv/batch", body }, call);
+    const batch: WireBatch = { op: "delete_many", keys, ...(prev_kv === undefined ? {} : { prev_kv }) };
+    return (await this.#caller.write("kv.batch", batch, call)) as WireDeleteManyReply;
   }
 
   /** One page of records. Later pages (by `cursor`) show the state of the first page, whatever is written meanwhile. */
@@ -158,12 +154,12 @@ export class KvClient {
     options: ListOptions & { readonly cursor?: string } = {},
   ): Promise<WireList<T>> {
     const { limit, order, keys_only, count_only, revision, cursor } = options;
-    const parameters = {
+    const params = {
       // An empty start is the start of the key space: a list always names what it lists.
       ...("prefix" in selector ? { prefix: selector.prefix } : { start: selector.start ?? "", end: selector.end }),
       ...{ limit, order, keys_only, count_only, revision: cursor === undefined ? revision : undefined, cursor },
     };
-    return await this.#caller.read({ path: "/v1/kv", parameters }, options);
+    return (await this.#caller.read("kv.list", params, options)) as WireList<T>;
   }
 
   /**
@@ -185,7 +181,7 @@ export class KvClient {
   /** One page of the changes of a key, oldest first. */
   async historyPage(key: string, options: HistoryOptions & { readonly cursor?: string } = {}): Promise<WireHistory> {
     const { from, to, limit, cursor } = options;
-    return await this.#caller.read({ path: "/v1/history", parameters: { key, from, to, limit, cursor } }, options);
+    return await this.#caller.read("kv.history", { key, from, to, limit, cursor }, options);
   }
 
   /** All changes of a key that are kept, oldest first, up to the revision of the first page. */
@@ -225,18 +221,18 @@ export class KvClient {
   }
 
   async #txn(txn: WireTxn, options: WriteOptions): Promise<WireTxnResult> {
-    return await this.#caller.write({ method: "POST", path: "/v1/txn", body: txn }, options);
+    return await this.#caller.write("txn", txn, options);
   }
 }
 
 /** The answer to a txn of one operation. */
-function onlyResponse<Type extends WireOperationResult["type"]>(result: WireTxnResult, type: Type) {
+export function onlyResponse<Type extends WireOperationResult["type"]>(result: WireTxnResult, type: Type) {
   const response = result.responses[0];
   if (response?.type === type) return response as Extract<WireOperationResult, { type: Type }>;
   throw new ConcordError({ code: "internal", reason: "malformed_reply", detail: `The reply answers no ${type}.` });
 }
 
-function splitOptions(options: PutOptions): { readonly record: WirePutOptions; readonly call: WriteOptions } {
+export function splitOptions(options: PutOptions): { readonly record: WirePutOptions; readonly call: WriteOptions } {
   const { timeoutMs, signal, idempotencyKey, ...record } = options;
   const call = {
     ...(timeoutMs === undefined ? {} : { timeoutMs }),

@@ -1,9 +1,35 @@
-/** Leases: keys that end together, by time or by revoke. */
-import type { WireLease, WireLeaseGrant, WireLeaseGranted, WireLeaseRevoked } from "../api/wire.ts";
-import { ConcordError } from "../base/errors.ts";
+/** Leases: owners of keys that end, by time or by revoke, with all their keys at one revision (design 01 §3). */
+import type {
+  WireLease,
+  WireLeaseGrant,
+  WireLeaseGranted,
+  WireLeaseKeptAlive,
+  WireLeaseList,
+  WireLeaseRevoked,
+  WireListedLease,
+} from "../api/wire.ts";
 import type { Caller } from "./caller.ts";
-import type { ReadOptions, WriteOptions } from "./options.ts";
+import { isUnknownLease, type KeepOptions, LeaseKeeper } from "./lease-keeper.ts";
+import type { CallOptions, ReadOptions, WriteOptions } from "./options.ts";
 
+export interface LeaseListOptions extends ReadOptions {
+  /** Leases per page. */
+  readonly limit?: number;
+  /** Also the leases behind records with a `ttl`. Default false. */
+  readonly anonymous?: boolean;
+}
+
+/**
+ * `concord.lease`.
+ *
+ * ```ts
+ * const keeper = concord.lease.keep({ ttl_s: 30 });
+ * await concord.kv.put("/work/agents/7/status", "up", { lease: await keeper.ready });
+ * keeper.signal.addEventListener("abort", () => console.log("somebody may have taken over"));
+ * // … work …
+ * await keeper.close(); // the key goes at once
+ * ```
+ */
 export class LeaseClient {
   readonly #caller: Caller;
 
@@ -13,10 +39,35 @@ export class LeaseClient {
 
   /**
    * Grants a lease of `ttl_s` seconds (whole, at least 1). Put keys with `{ lease: id }`; they are deleted when it ends.
+   * Nothing renews it: see {@link keep} and {@link keepAliveOnce}. Repeated by itself as any write (design 01 §2).
    * @throws ConcordError `invalid_lease`, `lease_exists` (an `id` of the caller's that is taken), `lease_limit_exceeded`.
    */
   async grant(lease: WireLeaseGrant, options: WriteOptions = {}): Promise<WireLeaseGranted> {
-    return await this.#caller.write({ method: "POST", path: "/v1/leases", body: lease }, options);
+    return await this.#caller.write("lease.grant", lease, options);
+  }
+
+  /**
+   * Grants a lease and renews it every third of its TTL until `close`, through elections and over every node, for as
+   * long as the local clock says that it must still live. Then `lost` is told, once. Begins at once; sends from then on
+   * without being asked, so whoever keeps a lease closes it (design 01 §3).
+   */
+  keep(options: KeepOptions): LeaseKeeper {
+    return new LeaseKeeper(this, this.#caller, options);
+  }
+
+  /**
+   * Renews a lease for its TTL, or for a new one of `ttl_s` seconds, from now on: for callers that live too shortly for
+   * {@link keep}, such as a Worker's request. Never sent under an idempotency key, whose kept result could be of a lease
+   * that has ended since; on `timeout` call it again, once more does no harm.
+   * @throws ConcordError `unknown_lease` if it has ended, for good; `invalid_lease`; cluster errors.
+   */
+  async keepAliveOnce(
+    id: number,
+    options: { readonly ttl_s?: number } & CallOptions = {},
+  ): Promise<WireLeaseKeptAlive> {
+    const { ttl_s, ...call } = options;
+    const params = ttl_s === undefined ? { id } : { id, ttl_s };
+    return await this.#caller.write("lease.keepalive", params, { ...call, idempotencyKey: null });
   }
 
   /**
@@ -24,16 +75,32 @@ export class LeaseClient {
    * @throws ConcordError `unknown_lease` if it has ended already.
    */
   async revoke(id: number, options: WriteOptions = {}): Promise<WireLeaseRevoked> {
-    return await this.#caller.write({ method: "DELETE", path: `/v1/leases/${id}` }, options);
+    return await this.#caller.write("lease.revoke", { id }, options);
   }
 
-  /** The lease with its remaining milliseconds and its keys; null if it has ended. */
+  /** The lease with its remaining milliseconds and its keys; null if it has ended. Linearizable by default. */
   async info(id: number, options: ReadOptions = {}): Promise<WireLease | null> {
     try {
-      return await this.#caller.read({ path: `/v1/leases/${id}` }, options);
+      return await this.#caller.read("lease.info", { id }, options);
     } catch (error) {
-      if (error instanceof ConcordError && error.code === "unknown_lease") return null;
+      if (isUnknownLease(error)) return null;
       throw error;
     }
+  }
+
+  /** One page of leases in order of id; the next one is `after` this one's `next`. Linearizable by default. */
+  async page(options: LeaseListOptions & { readonly after?: number } = {}): Promise<WireLeaseList> {
+    const { limit, after, anonymous } = options;
+    return await this.#caller.read("lease.list", { limit, after, anonymous }, options);
+  }
+
+  /** All leases in order of id, page by page, each page as of its own moment. */
+  async *list(options: LeaseListOptions = {}): AsyncGenerator<WireListedLease, void> {
+    let next: number | null = null;
+    do {
+      const page: WireLeaseList = await this.page(next === null ? options : { ...options, after: next });
+      yield* page.leases;
+      next = page.next;
+    } while (next !== null);
   }
 }

@@ -1,5 +1,6 @@
 /** How a client is configured, with every default resolved once. */
 import type { Consistency } from "../api/backend.ts";
+import { globalSocket, type OpenSocket } from "./socket.ts";
 
 /** Sends one request. The global `fetch`, a service binding's, or an app in this process (`app.fetch`). */
 export type Fetch = (request: Request) => Response | Promise<Response>;
@@ -10,8 +11,11 @@ export interface ClientClock {
   nowMs(): number;
   /** Resolves after `delayMs`, or when `signal` aborts. */
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
-  /** Calls back after `delayMs` unless cancelled by the function that it returns. */
-  after(delayMs: number, callback: () => void): () => void;
+  /**
+   * Calls back after `delayMs` unless cancelled by the function that it returns. `isBackground`: a process that has
+   * nothing else to do may end before.
+   */
+  after(delayMs: number, callback: () => void, isBackground?: boolean): () => void;
 }
 
 export interface ConnectOptions {
@@ -26,6 +30,15 @@ export interface ConnectOptions {
   readonly cluster?: string;
   /** How requests are sent. Default: the global `fetch`. */
   readonly fetch?: Fetch;
+  /** How sockets are opened. Default: the global `WebSocket`. */
+  readonly webSocket?: OpenSocket;
+  /**
+   * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed when idle; what
+   * cannot be had over it (a proxy refuses upgrades, the socket broke twice under one call) goes over HTTP meanwhile.
+   * `http`: a request per call, server-sent events for watches and topics. Default: `session` if `webSocket` is given,
+   * or if there is a global one and no `fetch` is given; else `http`.
+   */
+  readonly transport?: "http" | "session";
   /** A whole call with all its retries, in milliseconds. Default 10 000. */
   readonly timeoutMs?: number;
   /** One attempt, in milliseconds. Default 5 000. */
@@ -100,6 +113,8 @@ export interface ResolvedOptions {
   readonly base: string;
   readonly token: string | null;
   readonly fetch: Fetch;
+  /** Null: the transport is HTTP. */
+  readonly openSocket: OpenSocket | null;
   readonly timeoutMs: number;
   readonly attemptTimeoutMs: number;
   readonly idempotency: boolean;
@@ -119,6 +134,7 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     base: cluster === undefined || cluster === "default" ? root : `${root}/c/${encodeURIComponent(cluster)}`,
     token: options.token ?? null,
     fetch: options.fetch ?? ((request) => fetch(request)),
+    openSocket: resolveSocket(options),
     timeoutMs: options.timeoutMs ?? 10_000,
     attemptTimeoutMs: options.attemptTimeoutMs ?? 5_000,
     idempotency: options.idempotency ?? true,
@@ -126,6 +142,14 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     random: options.random ?? Math.random,
     clock: options.clock ?? SYSTEM_CLOCK,
   };
+}
+
+function resolveSocket(options: ConnectOptions): OpenSocket | null {
+  if (options.transport === "http") return null;
+  const isWanted = options.transport === "session";
+  const openSocket = options.webSocket ?? (isWanted || options.fetch === undefined ? globalSocket() : null);
+  if (isWanted && openSocket === null) throw new TypeError("there is no WebSocket here; give one as `webSocket`");
+  return openSocket;
 }
 
 const SYSTEM_CLOCK: ClientClock = {
@@ -140,8 +164,10 @@ const SYSTEM_CLOCK: ClientClock = {
         resolve();
       }
     }),
-  after: (delayMs, callback) => {
+  after: (delayMs, callback, isBackground = false) => {
     const timer = setTimeout(callback, delayMs);
+    // Node's timers are objects that keep the process; elsewhere they are numbers.
+    if (isBackground) (timer as { unref?: () => void }).unref?.();
     return () => clearTimeout(timer);
   },
 };

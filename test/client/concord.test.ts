@@ -6,7 +6,7 @@ import { MachineBackend } from "../api/machine-backend.ts";
 
 function createSetting(options: Partial<ConnectOptions> = {}) {
   const backend = new MachineBackend();
-  const api = createApi(backend, { principal: "root", nowMs: () => backend.nowMs, log: () => {} });
+  const api = createApi(backend, { principal: "root", log: () => {} });
   const concord = Concord.connect({ fetch: (request) => api.fetch(request), ...options });
   return { backend, concord };
 }

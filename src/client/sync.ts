@@ -1,0 +1,80 @@
+/** Following the data: pages of changes, watches, and copies that keep themselves right (design 01 §4). */
+import type { WireChanges, WireEvent, WireSelector, WireWatchEvent } from "../api/wire.ts";
+import type { JsonValue } from "../base/json.ts";
+import type { Caller } from "./caller.ts";
+import type { Feed } from "./feed.ts";
+import { type FollowItem, type FollowOptions, follow } from "./follow.ts";
+import type { ReadOptions } from "./options.ts";
+import type { Streams } from "./streams.ts";
+import { type Watch, type WatchedRevision, watchEvents, watchRevisions } from "./watch.ts";
+import type { CursorContext, WatchOptions } from "./watch-cursor.ts";
+
+export interface ChangesOptions extends ReadOptions {
+  /** A position: `next` of an earlier page, `position` of a watch. Default: before the oldest change that is kept. */
+  readonly after?: string;
+  /** Events per page, 1 to 1000. Default 100. */
+  readonly limit?: number;
+}
+
+/**
+ * ```ts
+ * for await (const { type, key, value } of concord.sync.watch({ prefix: "/jobs/" })) console.log(type, key, value);
+ *
+ * const jobs = new Map();
+ * for await (const item of concord.sync.follow({ prefix: "/jobs/" })) {
+ *   if (item.kind === "put") jobs.set(item.key, item.record);
+ *   else if (item.kind === "delete") jobs.delete(item.key);
+ *   else if (item.kind === "synced") console.log("complete at", item.revision, jobs.size);
+ * }
+ * ```
+ */
+export class SyncClient {
+  readonly #context: CursorContext;
+
+  constructor(caller: Caller, streams: Streams) {
+    this.#context = { caller, streams };
+  }
+
+  /**
+   * One page of changes, oldest first. It may end inside a revision (`whole: false`), and be empty before the end
+   * (`has_more`).
+   * @throws ConcordError `compacted` if what is behind `after` is not kept any more.
+   */
+  async changes(selector: WireSelector, options: ChangesOptions = {}): Promise<WireChanges> {
+    const { after, limit } = options;
+    return await this.#context.caller.read("changes", { ...selector, after, limit }, options);
+  }
+
+  /** All changes behind `after` up to now, page by page. */
+  async *allChanges(selector: WireSelector, options: ChangesOptions = {}): AsyncGenerator<WireEvent, void, void> {
+    let page: WireChanges | null = null;
+    do {
+      page = await this.changes(selector, page === null ? options : { ...options, after: page.next });
+      yield* page.events;
+    } while (page.has_more);
+  }
+
+  /**
+   * Events as they come, each once, in order. Nothing is sent until the first `next` or `open`; what is not taken waits
+   * at the node, and memory here stays bounded. See {@link Watch} for how it resumes and ends.
+   */
+  watch(selector: WireSelector, options: WatchOptions = {}): Watch<WireWatchEvent> {
+    this.#context.caller.checkOpen();
+    return watchEvents(this.#context, selector, options);
+  }
+
+  /** As {@link watch}, but all events of a revision at once, never a part of them. A large revision is held whole. */
+  watchGrouped(selector: WireSelector, options: WatchOptions = {}): Watch<WatchedRevision> {
+    this.#context.caller.checkOpen();
+    return watchRevisions(this.#context, selector, options);
+  }
+
+  /**
+   * The records of a selector, then their changes, for ever: after a compaction, a resync or a change of cluster it lists
+   * again and tells the difference. Throws ConcordError only for refusals.
+   */
+  follow<T = JsonValue>(selector: WireSelector, options: FollowOptions = {}): Feed<FollowItem<T>> {
+    this.#context.caller.checkOpen();
+    return follow<T>(this.#context, selector, options);
+  }
+}
