@@ -16,6 +16,8 @@ export type Folder =
   | "agents"
   | "coordinator"
   | "node-object"
+  | "testing"
+  | "embedding"
   | "cli"
   | "dashboard"
   | "worker.ts"
@@ -38,7 +40,7 @@ export const LAYERS: { readonly [folder in Folder]: LayerRule } = {
   raft: { imports: ["base"], packages: [], pure: true },
   kv: { imports: ["base"], packages: [], pure: true },
   watch: { imports: ["kv", "base"], packages: [], pure: true },
-  api: { imports: ["watch", "kv", "base"], packages: ["hono", "zod"] },
+  api: { imports: ["watch", "kv", "base"], packages: ["hono", "hono-openapi", "zod"] },
   client: {
     imports: ["base"],
     // Codes and limits cost a few bytes; the routes would bring zod and hono into every application.
@@ -51,6 +53,13 @@ export const LAYERS: { readonly [folder in Folder]: LayerRule } = {
     imports: ["coordinator", "agents", "client", "api", "watch", "kv", "raft", "base"],
     packages: ["cloudflare:workers", "hono"],
   },
+  testing: {
+    imports: ["client", "api", "watch", "kv", "raft", "base"],
+    // What runs without the platform: it has to start in any JavaScript process.
+    typesOnly: { "node-object": ["node-object/runtime.ts", "node-object/backend.ts", "node-object/connections.ts"] },
+    packages: [],
+  },
+  embedding: { imports: ["worker.ts", "node-object", "api", "base"], packages: [] },
   cli: { imports: ["client", "base"], packages: ["commander", "node:*"] },
   dashboard: { imports: ["client", "base"], packages: ["preact", "@preact/signals", "uplot"] },
   "worker.ts": { imports: ["node-object", "client", "api", "base"], packages: ["cloudflare:workers", "hono"] },

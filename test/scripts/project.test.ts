@@ -88,9 +88,12 @@ describe("docs/api.md", () => {
     const { routes } = createApi(new MachineBackend(), { principal: "root" });
     const ofNodes = routes
       .filter(({ method }) => method !== "ALL")
-      .map(({ method, path }) => `${method} ${path.replace("/*", "/{key}").replace(":id", "{id}")}`);
+      .map(
+        ({ method, path }) =>
+          `${method} ${path.replace("topics/*", "topics/{topic}").replace("/*", "/{key}").replace(":id", "{id}")}`,
+      );
     expect(ofNodes).toContain("PUT /v1/kv/{key}");
-    const ofWorker = ["GET /", "GET /livez", "GET /v1/clusters", "POST /v1/clusters"];
+    const ofWorker = ["GET /", "GET /livez", "GET /openapi.json", "GET /docs", "GET /v1/clusters", "POST /v1/clusters"];
     const missing = [...ofNodes, ...ofWorker].filter((route) => !new RegExp(`\`${escaped(route)}[\`?]`).test(text));
     expect(missing).toEqual([]);
     expect(text).toContain("/c/{cluster}/v1/");
