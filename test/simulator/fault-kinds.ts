@@ -22,6 +22,7 @@ export const FAULT_KINDS = [
   "alarm_late",
   "alarm_repeated",
   "reply_lost",
+  "quiescence",
 ] as const;
 
 export type FaultKind = (typeof FAULT_KINDS)[number];

@@ -5,6 +5,8 @@ import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
 import { calm, cut, mend, mendAll } from "./network.ts";
 import type { Profile } from "./profile.ts";
+import { scheduleRest } from "./rests.ts";
+import { isLost } from "./sleep.ts";
 import { killInstance } from "./turn.ts";
 import {
   crashHost,
@@ -26,6 +28,8 @@ export interface Faults {
 }
 
 const READ_ERROR_SHARE = 0.25;
+/** Of the faults that would strike during a rest: nobody falls asleep in a storm. */
+const REST_SHARE = 0.95;
 
 /** Kinds that are rates, not events. */
 const RATES: ReadonlySet<FaultKind> = new Set([
@@ -36,6 +40,7 @@ const RATES: ReadonlySet<FaultKind> = new Set([
   "alarm_late",
   "alarm_repeated",
   "reply_lost",
+  "quiescence",
 ]);
 
 export function createFaults(world: World, profile: Profile): Faults {
@@ -67,13 +72,19 @@ export function startFaults(faults: Faults): void {
   world.alarmLateRate = has("alarm_late") ? 0.5 : 0;
   world.alarmRepeatRate = has("alarm_repeated") ? 0.5 : 0;
   if (faults.events.length > 0) scheduleFault(faults);
+  scheduleRest(faults);
 }
 
 function scheduleFault(faults: Faults): void {
   const { world, profile, events } = faults;
+  const { random } = world;
   const delay = -Math.log(1 - nextFloat(world.random)) * profile.faultEveryMs;
   scheduleAct(world, world.now + delay, "fault", () => {
     if (!faults.active) return;
+    if (world.now < world.restUntil && nextFloat(random) < REST_SHARE) {
+      scheduleFault(faults);
+      return;
+    }
     const kind = events[nextInteger(world.random, 0, events.length - 1)]!;
     if (inject(faults, kind)) world.counts.add(kind);
     scheduleFault(faults);
@@ -149,11 +160,6 @@ export function isFormed(world: World): boolean {
   });
 }
 
-/** Wiped since it was formed: it neither votes nor serves until it is re-admitted. */
-export function isLost(host: Host): boolean {
-  return host.disk.serial % 1000 > 0;
-}
-
 function supersedeSome(faults: Faults, host: Host): boolean {
   const { world } = faults;
   const { random } = world;
@@ -168,12 +174,12 @@ function supersedeSome(faults: Faults, host: Host): boolean {
 }
 
 function partition(faults: Faults, kind: FaultKind): boolean {
-  const { world } = faults;
+  const { world, profile } = faults;
   const { random } = world;
   if (world.hosts.length === 1) return false;
   const pairs = cutPairs(world, kind, random);
   for (const [from, to] of pairs) cut(world.network, from, to);
-  scheduleAct(world, world.now + 30 + nextFloat(random) * 1500, "partition heals", () => {
+  scheduleAct(world, world.now + 30 + nextFloat(random) * profile.cutMsMax, "partition heals", () => {
     for (const [from, to] of pairs) mend(world.network, from, to);
   });
   return true;

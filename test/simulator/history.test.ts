@@ -6,7 +6,6 @@ import { MemoryStore } from "../../src/kv/memory-store.ts";
 import {
   beginRead,
   beginWrite,
-  checkHistory,
   createHistory,
   endRead,
   endWrite,
@@ -14,6 +13,7 @@ import {
   type ReadRecord,
   type WriteRecord,
 } from "./history.ts";
+import { checkHistory } from "./history-check.ts";
 import type { Committed } from "./safety.ts";
 import { Violation } from "./violation.ts";
 
@@ -30,7 +30,7 @@ class Scene {
 
   begin(proposal: Proposal, id: number): WriteRecord {
     this.step += 1;
-    return beginWrite(this.history, id, proposal, this.step);
+    return beginWrite(this.history, id, proposal, { step: this.step, nowMs: this.step });
   }
 
   commit(record: WriteRecord): Outcome<CommandResult> {
@@ -39,9 +39,11 @@ class Scene {
     const payload = JSON.stringify(record.proposal);
     const entry = { index, term: 1, timeMs: index, kind: "command", payload, payloadBytes: payload.length } as const;
     const applied = applyEntries(this.#machine, [entry])[0]!;
-    const { revision, digest } = this.#machine;
-    this.committed.push({ entry, declaredTerm: 1, atStep: this.step, revision, digest });
-    return applied.outcome!;
+    const { revision, digest, logicalBytes } = this.#machine;
+    const { outcome, events } = applied;
+    const moment = { atStep: this.step, writtenAtMs: this.step };
+    this.committed.push({ entry, declaredTerm: 1, ...moment, revision, digest, logicalBytes, outcome, events });
+    return outcome!;
   }
 
   answer(record: WriteRecord, outcome: Outcome<CommandResult>): void {
@@ -79,7 +81,8 @@ class Scene {
       revision: revisions.at,
       result: { kind: "get", record: writtenBy === null ? null : found },
     } as const;
-    endRead(this.history, record, outcome, record.floor, this.newest);
+    const appliedIndex = this.committed.findLastIndex((one) => one.revision === revisions.at) + 1;
+    endRead(this.history, record, { outcome, appliedIndex }, record.floor, this.newest);
   }
 
   check(): void {
@@ -242,7 +245,7 @@ describe("a history is rejected", () => {
       revision: 1,
       result: { kind: "txn_result", status: "unknown", idem_floor: 0 },
     } as const;
-    endRead(scene.history, question, answer, 0, scene.newest);
+    endRead(scene.history, question, { outcome: answer, appliedIndex: 1 }, 0, scene.newest);
     expectBroken("no stale read", () => scene.check());
   });
 });

@@ -1,34 +1,18 @@
 /**
- * What the clients saw, and whether it can be true. The committed log is the one order of all writes; revisions tie
- * every read to a place in it. So real time, answers and reads are checked exactly, without search; a search that knows
- * nothing of logs or revisions checks a sample again (linearizability.ts).
- *
- * H1. An answered write is in the log, was committed before the answer, and its answer is what the model says.
- * H2. A write without an idempotency key is in the log at most once; one that failed definitely is not in it at all.
- * H3. A write that began after another was answered stands behind it in the log.
- * H4. A read shows exactly one state, not older than anything that any client knew when the read began.
+ * What the clients saw: every write and read with its call, its end and its answer, in the order of one clock. What can
+ * be judged at the moment of an answer is judged here, the rest at the end of the seed (history-check.ts).
  */
 import type { CommandResult, Outcome, Proposal, Query, QueryResult } from "../../src/kv/command.ts";
-import { isLinearizable, type RegisterOperation, type RegisterValue } from "./linearizability.ts";
-import {
-  answerText,
-  applyModel,
-  createModel,
-  listAt,
-  type Model,
-  type ModelAnswer,
-  recordAt,
-  recordText,
-  storedListText,
-  storedText,
-} from "./model.ts";
-import type { Committed } from "./safety.ts";
+import type { ModelAnswer } from "./model.ts";
+import { answerText, eventText, storedListText, storedText } from "./model-text.ts";
 import { Violation } from "./violation.ts";
 
 export interface WriteRecord {
   readonly id: number;
   readonly proposal: Proposal;
   readonly callStep: number;
+  /** Virtual time at which the client first sent it. */
+  readonly sentMs: number;
   /** Order of calls and ends among all clients; `end` Infinity while nothing is known. */
   readonly call: number;
   end: number;
@@ -38,6 +22,7 @@ export interface WriteRecord {
   status: "open" | "answered" | "refused" | "unknown";
   attempts: number;
   unknownAttempts: number;
+  refusedForSpace: boolean;
   answer: ModelAnswer | null;
 }
 
@@ -51,7 +36,11 @@ export interface ReadRecord {
   readonly floor: number;
   status: "open" | "answered" | "failed";
   revision: number;
+  /** The node answered from the state after this entry. */
+  appliedIndex: number;
   text: string;
+  /** Where a page of changes ends. */
+  next: readonly [revision: number, opIndex: number] | null;
   /** Of a `txn_result` query: the write it asks about, and whether it was known. */
   resolves: WriteRecord | null;
   known: boolean;
@@ -69,12 +58,18 @@ export function createHistory(): History {
   return { writes: [], reads: [], clock: 0, floor: 0, nextId: 1 };
 }
 
-export function beginWrite(history: History, id: number, proposal: Proposal, callStep: number): WriteRecord {
+export interface Moment {
+  readonly step: number;
+  readonly nowMs: number;
+}
+
+export function beginWrite(history: History, id: number, proposal: Proposal, moment: Moment): WriteRecord {
   history.clock += 1;
   const record: WriteRecord = {
     id,
     proposal,
-    callStep,
+    callStep: moment.step,
+    sentMs: moment.nowMs,
     call: history.clock,
     end: Number.POSITIVE_INFINITY,
     endStep: Number.POSITIVE_INFINITY,
@@ -82,6 +77,7 @@ export function beginWrite(history: History, id: number, proposal: Proposal, cal
     status: "open",
     attempts: 0,
     unknownAttempts: 0,
+    refusedForSpace: false,
     answer: null,
   };
   history.writes.push(record);
@@ -118,7 +114,9 @@ export function beginRead(history: History, query: Query, linearizable: boolean,
     floor: history.floor,
     status: "open",
     revision: 0,
+    appliedIndex: 0,
     text: "",
+    next: null,
     resolves: null,
     known: false,
   };
@@ -127,37 +125,84 @@ export function beginRead(history: History, query: Query, linearizable: boolean,
   return record;
 }
 
+/** What the node that evaluated a query said, and the entry behind which it stood. */
+export interface ReadAnswer {
+  readonly outcome: Outcome<QueryResult>;
+  readonly appliedIndex: number;
+}
+
+/** `floor`: the revision that the answer must have reached. */
 export function endRead(
   history: History,
   record: ReadRecord,
-  outcome: Outcome<QueryResult> | null,
+  answer: ReadAnswer | null,
   floor: number,
   newestRevision: number,
 ): void {
   history.clock += 1;
   record.end = history.clock;
-  if (outcome === null) {
+  if (answer === null || isOfNode(answer.outcome)) {
     record.status = "failed";
     return;
   }
-  if (!outcome.ok) {
-    record.status = "failed";
-    if (record.linearizable && outcome.error.code === "revision_in_future") {
-      throw new Violation("no stale read", `read ${record.id} at a known revision: ${outcome.error.detail}`);
-    }
-    return;
-  }
+  const { outcome, appliedIndex } = answer;
   record.status = "answered";
   record.revision = outcome.revision;
-  const { result } = outcome;
-  if (result.kind === "get") record.text = storedText(result.record);
-  else if (result.kind === "list") record.text = storedListText(result.records, result.more);
-  else if (result.kind === "txn_result") {
-    record.known = result.status === "known";
-    if (result.outcome !== undefined) record.text = answerText(result.outcome);
+  record.appliedIndex = appliedIndex;
+  record.text = readText(outcome);
+  if (outcome.ok && outcome.result.kind === "changes") record.next = outcome.result.next;
+  if (outcome.ok && outcome.result.kind === "txn_result") record.known = outcome.result.status === "known";
+  if (!outcome.ok && record.linearizable && outcome.error.code === "revision_in_future") {
+    throw new Violation("no stale read", `read ${record.id} at a known revision: ${outcome.error.detail}`);
   }
   checkRevision("read", record.id, outcome.revision, floor, newestRevision);
   if (record.linearizable && outcome.revision > history.floor) history.floor = outcome.revision;
+}
+
+/** The node could not serve at all: nothing is said of the state. */
+function isOfNode(outcome: Outcome<QueryResult>): boolean {
+  return !outcome.ok && ["cluster_not_ready", "node_halted", "no_leader"].includes(outcome.error.code);
+}
+
+function readText(outcome: Outcome<QueryResult>): string {
+  if (!outcome.ok) {
+    const { code, compact_revision } = outcome.error;
+    return `error ${code}${compact_revision === undefined ? "" : ` ${compact_revision}`}`;
+  }
+  const { result } = outcome;
+  switch (result.kind) {
+    case "get":
+      return storedText(result.record);
+    case "list":
+      return storedListText(result.records, result.more);
+    case "txn_result":
+      return result.outcome === undefined ? "" : answerText(result.outcome);
+    case "changes":
+      return result.events.map(eventText).join(" ");
+    case "lease": {
+      if (result.lease === null) return "no lease";
+      return `${leaseText(result.lease)} ${JSON.stringify(result.lease.keys)}`;
+    }
+    case "lease_list":
+      return `leases ${result.leases.map(leaseText).join(", ")}`;
+    case "due": {
+      const entries = result.entries.map((one) => `${one.due_at_ms} ${JSON.stringify(one.key)} ${one.mod_revision}`);
+      return `due ${entries.join(", ")}${result.more ? "+" : ""}`;
+    }
+    default:
+      throw new Error(`no client of the workload asks ${result.kind}`);
+  }
+}
+
+function leaseText(lease: {
+  readonly id: number;
+  readonly ttl_s: number;
+  readonly expires_at_ms: number;
+  readonly anonymous: boolean;
+  readonly keys_count: number;
+}): string {
+  const { id, ttl_s, expires_at_ms, anonymous, keys_count } = lease;
+  return `lease ${id} ${ttl_s} until ${expires_at_ms}${anonymous ? " anonymous" : ""}, ${keys_count} keys`;
 }
 
 /** At the moment of the answer: not older than what was known at the call, not newer than what is committed. */
@@ -172,228 +217,4 @@ function checkRevision(what: string, id: number, revision: number, floor: number
     const detail = `${what} ${id} answers revision ${revision}; only ${newest} is committed`;
     throw new Violation("acknowledged write is committed", detail);
   }
-}
-
-// --- the end of a seed -----------------------------------------------------------------------------------------------
-
-interface Position {
-  readonly index: number;
-  readonly atStep: number;
-  readonly expected: ModelAnswer;
-}
-
-export interface HistoryCheck {
-  /** Also search every key for a linear order without using revisions. */
-  readonly search: boolean;
-}
-
-export function checkHistory(history: History, committed: readonly Committed[], options: HistoryCheck): void {
-  const model = createModel();
-  const positions = replayLog(model, committed);
-  for (const record of history.writes) checkWrite(record, positions.get(record.id) ?? []);
-  checkOrder(history, positions);
-  for (const record of history.reads) checkRead(model, record, positions);
-  if (options.search) searchKeys(history, model);
-}
-
-function replayLog(model: Model, committed: readonly Committed[]): Map<number, Position[]> {
-  const positions = new Map<number, Position[]>();
-  for (const { entry, atStep, revision } of committed) {
-    if (entry.payload === "") continue;
-    const proposal: Proposal = JSON.parse(entry.payload);
-    const expected = applyModel(model, proposal);
-    if (model.revision !== revision) {
-      const detail = `after entry ${entry.index} the model is at ${model.revision}, the machine at ${revision}`;
-      throw new Violation("revisions are dense", detail);
-    }
-    const id = operationOf(proposal);
-    const before = positions.get(id);
-    const position = { index: entry.index, atStep, expected };
-    if (before === undefined) positions.set(id, [position]);
-    else before.push(position);
-  }
-  return positions;
-}
-
-/** Every command of the workload carries the number of its operation somewhere that does not change its meaning. */
-function operationOf(proposal: Proposal): number {
-  const { command, idempotency } = proposal;
-  if (command.kind === "txn") {
-    for (const compare of command.compare) if (compare.key.startsWith("~")) return Number(compare.key.slice(1));
-  }
-  if (command.kind === "lease_grant") return Number(command.metadata?.op);
-  return Number(idempotency?.key.slice(3));
-}
-
-function checkWrite(record: WriteRecord, positions: readonly Position[]): void {
-  const { id, status, answer } = record;
-  if (record.proposal.idempotency === undefined && positions.length > 1) {
-    const where = positions.map(({ index }) => index).join(" and ");
-    throw new Violation("one effect per idempotency key", `write ${id}, sent once, is in the log at ${where}`);
-  }
-  const first = positions[0];
-  if (status === "refused" && first !== undefined) {
-    throw new Violation(
-      "definite failure has no effect",
-      `write ${id} was refused and is in the log at ${first.index}`,
-    );
-  }
-  if (status !== "answered" || answer === null) return;
-  if (first === undefined) throw new Violation("acknowledged write is committed", `write ${id} is not in the log`);
-  // A conflict of idempotency keys is not kept: each try that reaches the log is answered by itself.
-  const agreeing = positions.find(
-    ({ expected }) => expected.text === answer.text && expected.revision === answer.revision,
-  );
-  if (agreeing === undefined) {
-    const expected = `${first.expected.text} at ${first.expected.revision}`;
-    const detail = `write ${id} was answered ${answer.text} at ${answer.revision}, the log says ${expected}`;
-    throw new Violation("reply matches the log", detail);
-  }
-  if (first.atStep > record.endStep) {
-    const detail = `write ${id} was answered at step ${record.endStep}, committed at ${first.atStep}`;
-    throw new Violation("acknowledged write is committed", detail);
-  }
-}
-
-function checkOrder(history: History, positions: ReadonlyMap<number, readonly Position[]>): void {
-  const answered = history.writes.filter((record) => record.status === "answered");
-  answered.sort((left, right) => left.end - right.end);
-  let next = 0;
-  let reached = 0;
-  let reachedBy = 0;
-  for (const record of history.writes) {
-    for (; next < answered.length && answered[next]!.end < record.call; next += 1) {
-      const index = positions.get(answered[next]!.id)?.[0]?.index ?? 0;
-      if (index > reached) {
-        reached = index;
-        reachedBy = answered[next]!.id;
-      }
-    }
-    const own = positions.get(record.id)?.[0];
-    if (own !== undefined && own.index <= reached) {
-      const detail = `write ${record.id} began after write ${reachedBy} was answered, but is at ${own.index} before ${reached}`;
-      throw new Violation("real-time order", detail);
-    }
-  }
-}
-
-function checkRead(model: Model, record: ReadRecord, positions: ReadonlyMap<number, readonly Position[]>): void {
-  if (record.status !== "answered") return;
-  const { query } = record;
-  if (query.kind === "txn_result") {
-    checkResolve(record, positions);
-    return;
-  }
-  let expected: string;
-  if (query.kind === "get") expected = recordText(recordAt(model, query.key, query.revision ?? record.revision));
-  else if (query.kind === "list" && "prefix" in query.selector) {
-    expected = listAt(model, query.selector.prefix, query.limit, query.revision ?? record.revision);
-  } else return;
-  if (record.text === expected) return;
-  const detail = `read ${record.id} at revision ${record.revision}: saw ${record.text}, the state is ${expected}`;
-  throw new Violation("read sees one state", detail);
-}
-
-/** "Not known" means that the write had not been committed when the question was asked (S27). */
-function checkResolve(record: ReadRecord, positions: ReadonlyMap<number, readonly Position[]>): void {
-  const write = record.resolves;
-  if (write === null) return;
-  const first = positions.get(write.id)?.[0];
-  if (record.known) {
-    if (first === undefined || record.text !== first.expected.text) {
-      const detail = `write ${write.id} resolved to ${record.text}, the log says ${first?.expected.text ?? "nothing"}`;
-      throw new Violation("reply matches the log", detail);
-    }
-  } else if (first !== undefined && first.atStep <= record.callStep) {
-    const detail = `write ${write.id}, committed at step ${first.atStep}, was unknown to a question of step ${record.callStep}`;
-    throw new Violation("no stale read", detail);
-  }
-}
-
-// --- the search ------------------------------------------------------------------------------------------------------
-
-/** More operations than this on one key make the search slow; the exact checks above cover them. */
-const SEARCHED_OPERATIONS_MAX = 120;
-
-function searchKeys(history: History, model: Model): void {
-  for (const [key, operations] of registerHistories(history, model)) {
-    if (operations.length > SEARCHED_OPERATIONS_MAX) continue;
-    if (isLinearizable(operations) === false) {
-      throw new Violation("linearizable per key", `${JSON.stringify(key)}: ${JSON.stringify(operations)}`);
-    }
-  }
-}
-
-/** Keys that leases may delete are left out: what a revoke does to one key depends on all. */
-function registerHistories(history: History, model: Model): Map<string, RegisterOperation[]> {
-  const histories = new Map<string, RegisterOperation[]>();
-  const excluded = new Set<string>();
-  const add = (key: string, operation: RegisterOperation): void => {
-    const operations = histories.get(key);
-    if (operations === undefined) histories.set(key, [operation]);
-    else operations.push(operation);
-  };
-  const keys = [...model.versions.keys()];
-  for (const record of history.writes) {
-    const { command } = record.proposal;
-    if (command.kind !== "txn" || record.status === "refused") continue;
-    if (record.answer?.text.startsWith("error") === true) continue;
-    for (const { key, value, lease } of valuesOf(command.success, keys)) {
-      if (lease) excluded.add(key);
-      const condition = command.compare.find((compare) => compare.key === key);
-      const { call, end } = record;
-      const succeeded = record.answer === null ? null : record.answer.text.startsWith("txn true");
-      // A condition on another key decides together with it: no register of its own.
-      if (condition === undefined && command.compare.length > 1) excluded.add(key);
-      if (condition === undefined) add(key, { call, end, action: { kind: "write", value } });
-      else {
-        const from = conditionValue(model, key, condition);
-        if (from === undefined) excluded.add(key);
-        else add(key, { call, end, action: { kind: "swap", from, to: value, succeeded } });
-      }
-    }
-  }
-  for (const record of history.reads) {
-    const { query } = record;
-    if (record.status !== "answered" || !record.linearizable || query.kind !== "get" || query.revision !== undefined)
-      continue;
-    const value = /^\("(?:[^"\\]|\\.)*" (".*?") /.exec(record.text)?.[1] ?? null;
-    add(query.key, { call: record.call, end: record.end, action: { kind: "read", value } });
-  }
-  for (const key of excluded) histories.delete(key);
-  return histories;
-}
-
-function valuesOf(
-  operations: Extract<Proposal["command"], { kind: "txn" }>["success"],
-  keys: readonly string[],
-): { key: string; value: RegisterValue; lease: boolean }[] {
-  const values: { key: string; value: RegisterValue; lease: boolean }[] = [];
-  for (const operation of operations) {
-    if (operation.type === "put" && operation.revision_suffix !== true) {
-      const value = operation.value !== undefined && "json" in operation.value ? operation.value.json : null;
-      values.push({ key: operation.key, value: JSON.stringify(value), lease: operation.lease !== undefined });
-    } else if (operation.type === "delete") {
-      const { selector } = operation;
-      if ("key" in selector) values.push({ key: selector.key, value: null, lease: false });
-      else if ("prefix" in selector) {
-        for (const key of keys) if (key.startsWith(selector.prefix)) values.push({ key, value: null, lease: false });
-      }
-    }
-  }
-  return values;
-}
-
-/** The value that the condition asks for: given, or the one written at the revision it names. */
-function conditionValue(
-  model: Model,
-  key: string,
-  condition: { readonly target: string; readonly value: unknown },
-): RegisterValue | undefined {
-  if (condition.target === "mod_revision" && typeof condition.value === "number") {
-    if (condition.value === 0) return null;
-    const record = recordAt(model, key, condition.value);
-    return record === null || record.mod !== condition.value ? undefined : JSON.stringify(record.value);
-  }
-  return undefined;
 }

@@ -3,17 +3,22 @@
  * instances of its runtime that live over that disk: normally one, for a while two (the older one superseded).
  */
 import type { Random } from "../../src/base/random.ts";
+import type { CompactionPolicy } from "../../src/kv/history-marks.ts";
+import type { applyEntries } from "../../src/kv/machine.ts";
 import type { Identity, NodeConfig, PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { RaftState } from "../../src/raft/state.ts";
 import type { step } from "../../src/raft/step.ts";
 import type { HardState, NodeId } from "../../src/raft/types.ts";
+import type { HubLimits } from "../../src/watch/limits.ts";
 import type { MonotonicClock } from "./clock.ts";
 import type { Disk, Journal } from "./disk.ts";
 import type { EventQueue } from "./event-queue.ts";
 import type { FaultCounts } from "./fault-kinds.ts";
 import type { Network } from "./network.ts";
 import type { Safety } from "./safety.ts";
+import type { Sleep } from "./sleep.ts";
+import type { Socket, SocketMessage } from "./sockets.ts";
 import type { Trace } from "./trace.ts";
 import type { Violation } from "./violation.ts";
 
@@ -21,6 +26,8 @@ export interface Host {
   readonly id: NodeId;
   disk: Disk;
   wallSkewMs: number;
+  /** How often its wall clock has jumped. */
+  wallJumps: number;
   clockRate: number;
   live: Instance | null;
   /** The older of two live instances; it has lost the disk and does not know. */
@@ -33,6 +40,8 @@ export interface Host {
   armed: "crash_between_statements" | "disk_error" | "disk_error_on_read" | "commit_failure" | null;
   /** When the queue holds an alarm event for this host; Infinity = none. */
   alarmEventAt: number;
+  /** Connections of watchers that this node has not seen end. */
+  readonly sockets: Set<Socket>;
 }
 
 export interface Instance {
@@ -55,6 +64,7 @@ export interface Instance {
   timerEventAt: number;
   readonly calls: Set<Call>;
   // Watermarks of the checkers.
+  asleep: boolean;
   seenCommit: number;
   seenTerm: number;
   leaderTerm: number;
@@ -79,11 +89,16 @@ export interface Turn {
   readonly after: (() => void)[];
 }
 
-export type Release = PeerEnvelope | CallAnswer;
+export type Release = PeerEnvelope | CallAnswer | SocketRelease;
 
 export interface CallAnswer {
   readonly call: Call;
   readonly arrive: () => void;
+}
+
+export interface SocketRelease {
+  readonly socket: Socket;
+  readonly message: SocketMessage;
 }
 
 export interface Commit {
@@ -99,13 +114,21 @@ export interface Commit {
 
 /** A client's request to one node. Exactly one of an `arrive` and `lost` is called, or the answer is lost on its way. */
 export interface Call {
-  run(runtime: Runtime, answer: (arrive: () => void) => void, defer: (work: () => void) => void): void;
+  run(runtime: Runtime, answer: (arrive: () => void) => void, turn: CallTurn): void;
   /** `refused`: the node never saw it. `broken`: the node died before it answered. */
   lost(kind: "refused" | "broken"): void;
   answered: boolean;
   /** A read touches no storage of its own: an instance that has lost its storage may live through it. */
   readonly reads: boolean;
   readonly label: string;
+}
+
+/** What a call may ask of the turn that it runs in. */
+export interface CallTurn {
+  /** Runs when the call into the runtime has returned. */
+  defer(work: () => void): void;
+  /** The last entry that the node has applied. */
+  appliedIndex(): number;
 }
 
 export type SimEvent = { at: number; seq: number } & (
@@ -115,9 +138,17 @@ export type SimEvent = { at: number; seq: number } & (
   | { readonly kind: "commit"; readonly instance: Instance; readonly commit: Commit }
   | { readonly kind: "synced"; readonly instance: Instance; readonly done: () => void }
   | { readonly kind: "call"; readonly host: Host; readonly call: Call }
+  | { readonly kind: "socket"; readonly host: Host; readonly socket: Socket; readonly request: SocketRequest }
   | { readonly kind: "start"; readonly host: Host }
   | { readonly kind: "act"; readonly label: string; readonly run: () => void }
 );
+
+/** What a client sends over its socket; the first request opens it. */
+export interface SocketRequest {
+  readonly label: string;
+  readonly opens: boolean;
+  run(runtime: Runtime): void;
+}
 
 /** A deliberate bug, woven in from outside: production code knows nothing of it. */
 export interface Mutation {
@@ -126,6 +157,8 @@ export interface Mutation {
   readonly step?: (real: typeof step, config: NodeConfig) => typeof step;
   readonly ports?: (ports: Ports, config: NodeConfig) => Ports;
   readonly runtime?: (runtime: Runtime, config: NodeConfig) => Runtime;
+  /** Of every node, and of the replay that knows what the state must be: only the model (model.ts) is free of it. */
+  readonly apply?: (real: typeof applyEntries) => typeof applyEntries;
   /** How the clients of the workload turn text keys into byte strings. */
   readonly keyOf?: (text: string) => string;
 }
@@ -148,6 +181,10 @@ export interface WorldOptions {
   readonly electionTimeoutMsMin: number;
   readonly electionTimeoutMsMax: number;
   readonly fence: boolean;
+  readonly quiesceAfterMs: number;
+  readonly quotaBytes: number;
+  readonly compaction: CompactionPolicy;
+  readonly hubLimits: Partial<HubLimits>;
   readonly mutation: Mutation | null;
   /** Deep-freezes every message that is sent, to find whoever changes one. */
   readonly freeze: boolean;
@@ -166,6 +203,7 @@ export interface World {
   readonly timing: Timing;
   readonly counts: FaultCounts;
   readonly safety: Safety;
+  readonly sleep: Sleep;
   readonly trace: Trace;
   /** Found inside a turn, where the runtime would take it for a fault of its own; thrown at the turn's end. */
   violation: Violation | null;
@@ -174,6 +212,10 @@ export interface World {
   intercept: ((envelope: PeerEnvelope, sender: Instance) => boolean) | null;
   /** With two live instances: the chance that the older one gets what an older one, a newer one or a client sends. */
   readonly toOld: { old: number; new: number; read: number; write: number };
+  /** Nobody asks for anything before. */
+  restUntil: number;
+  /** Every topic message that was ever published. */
+  readonly published: Set<string>;
   /** Rates of the alarm faults. */
   alarmLateRate: number;
   alarmRepeatRate: number;

@@ -1,22 +1,26 @@
 /**
  * What the database means, written a second time and as simply as possible: the checkers replay the committed log
  * through it and compare every answer that a client got. It shares no code with `src/kv`; it knows only the commands
- * that the workload sends.
+ * that the workload sends and those of the leader.
  *
  * Keys of the payload are byte strings; their order is that of their bytes, decided here by encoding and comparing.
+ * Nothing is ever forgotten here: compaction only moves the number below which a reader must be refused.
  */
 import type { JsonValue } from "../../src/base/json.ts";
-import type {
-  Command,
-  CommandResult,
-  Compare,
-  KeyRecord,
-  Operation,
-  OperationResult,
-  Outcome,
-  Proposal,
-  Selector,
-} from "../../src/kv/command.ts";
+import type { Command, Compare, Operation, Proposal, Selector } from "../../src/kv/command.ts";
+import {
+  detach,
+  expire,
+  grant,
+  type Held,
+  keepAlive,
+  type ModelLease,
+  moveKey,
+  raiseFloor,
+  remainingMs,
+  revoke,
+} from "./model-leases.ts";
+import { listText, recordText } from "./model-text.ts";
 
 export interface ModelRecord {
   readonly key: string;
@@ -25,21 +29,32 @@ export interface ModelRecord {
   readonly mod: number;
   readonly version: number;
   readonly lease: number | null;
+  /** Of a record with a TTL of its own. */
+  readonly expiresAtMs: number | null;
+  readonly dueAtMs: number | null;
 }
 
-interface Version {
+/** One change of one key: `after` null = it was deleted. */
+export interface ModelChange {
   readonly revision: number;
-  readonly record: ModelRecord | null;
+  readonly opIndex: number;
+  readonly key: string;
+  readonly before: ModelRecord | null;
+  readonly after: ModelRecord | null;
 }
 
 export interface Model {
+  index: number;
+  /** Of the last entry. */
+  timeMs: number;
   revision: number;
-  records: Map<string, ModelRecord>;
-  leases: Set<number>;
-  leaseCounter: number;
+  compactRevision: number;
+  held: Held;
   readonly results: Map<string, { readonly hash: string; readonly answer: ModelAnswer }>;
-  /** Every version of every key, oldest first. */
-  readonly versions: Map<string, Version[]>;
+  /** Every change there ever was, oldest first. */
+  readonly changes: ModelChange[];
+  /** The same by key. */
+  readonly versions: Map<string, ModelChange[]>;
 }
 
 /** An answer reduced to what the model can know, as text: equal texts are equal answers. */
@@ -50,29 +65,35 @@ export interface ModelAnswer {
 
 export function createModel(): Model {
   return {
+    index: 0,
+    timeMs: 0,
     revision: 0,
-    records: new Map(),
-    leases: new Set(),
-    leaseCounter: 0,
+    compactRevision: 0,
+    held: { records: new Map(), leases: new Map(), leaseCounter: 0, floorMs: 0 },
     results: new Map(),
+    changes: [],
     versions: new Map(),
   };
 }
 
-/** Applies one committed command and says what its proposer must be told. */
-export function applyModel(model: Model, proposal: Proposal): ModelAnswer {
-  const { idempotency } = proposal;
+/** Applies one committed entry and says what its proposer must be told; null for an empty payload. */
+export function applyModel(model: Model, entry: { readonly timeMs: number; readonly payload: string }): ModelAnswer {
+  model.index += 1;
+  model.timeMs = entry.timeMs;
+  if (entry.payload === "") return { text: "", revision: model.revision };
+  const { command, idempotency }: Proposal = JSON.parse(entry.payload);
   const name = idempotency === undefined ? null : `${idempotency.scope} ${idempotency.key}`;
   const known = name === null ? undefined : model.results.get(name);
   if (known !== undefined && idempotency !== undefined) {
     return known.hash === idempotency.hash ? known.answer : failure(model, "idempotency_conflict");
   }
-  const answer = run(model, proposal.command);
+  const answer = run(model, command);
   if (name !== null && idempotency !== undefined) model.results.set(name, { hash: idempotency.hash, answer });
   return answer;
 }
 
-class Refused extends Error {
+/** A command that cannot be done fails whole. */
+export class Refused extends Error {
   readonly code: string;
   constructor(code: string) {
     super(code);
@@ -84,34 +105,41 @@ function failure(model: Model, code: string): ModelAnswer {
   return { text: `error ${code}`, revision: model.revision };
 }
 
+/** What a command does, before it is certain that it can be done. */
+export interface Draft extends Held {
+  readonly model: Model;
+  readonly revision: number;
+  readonly timeMs: number;
+  readonly changes: ModelChange[];
+}
+
 function run(model: Model, command: Command): ModelAnswer {
-  // A draft of everything that may change: a refused command leaves nothing behind.
-  const draft: Draft = { next: model.revision + 1, records: new Map(model.records), changes: [], model };
-  const leases = new Set(model.leases);
-  const { leaseCounter } = model;
+  const { records, leases, leaseCounter, floorMs } = model.held;
+  const draft: Draft = {
+    model,
+    revision: model.revision + 1,
+    timeMs: model.timeMs,
+    changes: [],
+    records: new Map(records),
+    leases: new Map(leases),
+    leaseCounter,
+    floorMs,
+  };
   try {
     const text = runCommand(draft, command);
-    if (draft.changes.length > 0) model.revision = draft.next;
-    model.records = draft.records;
-    for (const record of draft.changes) {
-      const versions = model.versions.get(record.key) ?? [];
-      model.versions.set(record.key, versions);
-      versions.push({ revision: draft.next, record: record.after });
+    if (draft.changes.length > 0) model.revision = draft.revision;
+    model.held = draft;
+    for (const change of draft.changes) {
+      model.changes.push(change);
+      const versions = model.versions.get(change.key);
+      if (versions === undefined) model.versions.set(change.key, [change]);
+      else versions.push(change);
     }
     return { text, revision: model.revision };
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    model.leases = leases;
-    model.leaseCounter = leaseCounter;
     return failure(model, error.code);
   }
-}
-
-interface Draft {
-  readonly next: number;
-  readonly records: Map<string, ModelRecord>;
-  readonly changes: { readonly key: string; readonly after: ModelRecord | null }[];
-  readonly model: Model;
 }
 
 function runCommand(draft: Draft, command: Command): string {
@@ -122,30 +150,34 @@ function runCommand(draft: Draft, command: Command): string {
       const responses = (succeeded ? command.success : command.failure).map((operation) => operate(draft, operation));
       return `txn ${succeeded} ${responses.join(" ")}`;
     }
-    case "lease_grant": {
-      model.leaseCounter += 1;
-      model.leases.add(model.leaseCounter);
-      return `lease ${model.leaseCounter} ${command.ttl_s}`;
-    }
-    case "lease_revoke": {
-      if (!model.leases.delete(command.id)) throw new Refused("unknown_lease");
-      const keys = [...draft.records.values()].filter((record) => record.lease === command.id);
-      for (const { key } of keys) change(draft, key, null);
-      return `revoked ${keys.length}`;
-    }
-    default:
-      throw new Error(`the model does not know ${command.kind}`);
+    case "lease_grant":
+      return grant(draft, command.id, command.ttl_s);
+    case "lease_revoke":
+      return revoke(draft, command.id);
+    case "lease_keep_alive":
+      return keepAlive(draft, command.items);
+    case "lease_expire":
+      return expire(draft, command.leases);
+    case "lease_floor":
+      return raiseFloor(draft, command.floor_ms);
+    case "compact":
+      if (command.revision > model.revision) throw new Refused("revision_in_future");
+      model.compactRevision = Math.max(model.compactRevision, command.revision);
+      return `compacted ${model.compactRevision}`;
+    case "compact_remove":
+      return "removed";
   }
 }
 
-function change(draft: Draft, key: string, after: ModelRecord | null): void {
+export function change(draft: Draft, key: string, after: ModelRecord | null): void {
+  const before = draft.records.get(key) ?? null;
   if (after === null) draft.records.delete(key);
   else draft.records.set(key, after);
-  draft.changes.push({ key, after });
+  draft.changes.push({ revision: draft.revision, opIndex: draft.changes.length, key, before, after });
 }
 
 function holds(draft: Draft, compare: Compare): boolean {
-  const record = draft.model.records.get(compare.key);
+  const record = draft.records.get(compare.key);
   switch (compare.target) {
     case "exists":
       return (record !== undefined) === compare.value;
@@ -153,6 +185,14 @@ function holds(draft: Draft, compare: Compare): boolean {
       return (record?.version ?? 0) === compare.value;
     case "mod_revision":
       return (record?.mod ?? 0) === compare.value;
+    case "lease":
+      return (record?.lease ?? null) === compare.value;
+    case "ttl": {
+      const lease = record?.lease == null ? undefined : draft.leases.get(record.lease);
+      const seconds = lease === undefined ? null : remainingMs(draft, lease, draft.timeMs) / 1000;
+      if (compare.op !== ">" || compare.value === null) throw new Error(`the model does not know ttl ${compare.op}`);
+      return seconds !== null && seconds > compare.value;
+    }
     case "value": {
       const expected = compare.value !== null && "json" in compare.value ? compare.value.json : null;
       return JSON.stringify(record?.value ?? null) === JSON.stringify(expected);
@@ -164,136 +204,66 @@ function holds(draft: Draft, compare: Compare): boolean {
 
 function operate(draft: Draft, operation: Operation): string {
   switch (operation.type) {
-    case "put": {
-      const suffix = operation.revision_suffix === true ? String(draft.next).padStart(16, "0") : "";
-      const key = operation.key + suffix;
-      const before = draft.records.get(key);
-      if (operation.lease !== undefined && !draft.model.leases.has(operation.lease)) throw new Refused("unknown_lease");
-      const value = operation.value !== undefined && "json" in operation.value ? operation.value.json : null;
-      change(draft, key, {
-        key,
-        value,
-        create: before?.create ?? draft.next,
-        mod: draft.next,
-        version: (before?.version ?? 0) + 1,
-        lease: operation.lease ?? null,
-      });
-      const previous = operation.prev_kv === true ? ` was ${recordText(before ?? null)}` : "";
-      return `put ${JSON.stringify(key)}${previous};`;
-    }
+    case "put":
+      return put(draft, operation);
     case "delete": {
       const found = select(draft.records, operation.selector);
-      for (const { key } of found) change(draft, key, null);
+      for (const { key } of found) remove(draft, key);
       const previous = operation.prev_kv === true ? ` was ${found.map(recordText).join(",")}` : "";
       return `deleted ${found.length}${previous};`;
     }
     case "get":
       return listText(select(draft.records, operation.selector), operation.limit);
-    default:
-      throw new Error(`the model does not know ${operation.type}`);
-  }
-}
-
-function select(records: ReadonlyMap<string, ModelRecord>, selector: Selector): ModelRecord[] {
-  if ("key" in selector) {
-    const record = records.get(selector.key);
-    return record === undefined ? [] : [record];
-  }
-  if (!("prefix" in selector)) throw new Error("the model does not know ranges");
-  const found = [...records.values()].filter((record) => record.key.startsWith(selector.prefix));
-  return found.sort((left, right) => compareKeys(left.key, right.key));
-}
-
-/** The state as of `revision`. */
-export function recordsAt(model: Model, revision: number): Map<string, ModelRecord> {
-  const records = new Map<string, ModelRecord>();
-  for (const [key, versions] of model.versions) {
-    const record = versionAt(versions, revision);
-    if (record !== null) records.set(key, record);
-  }
-  return records;
-}
-
-export function recordAt(model: Model, key: string, revision: number): ModelRecord | null {
-  return versionAt(model.versions.get(key) ?? [], revision);
-}
-
-function versionAt(versions: readonly Version[], revision: number): ModelRecord | null {
-  let record: ModelRecord | null = null;
-  for (const version of versions) {
-    if (version.revision > revision) break;
-    record = version.record;
-  }
-  return record;
-}
-
-export function listAt(model: Model, prefix: string, limit: number, revision: number): string {
-  return listText(select(recordsAt(model, revision), { prefix }), limit);
-}
-
-// --- texts -----------------------------------------------------------------------------------------------------------
-
-function listText(found: readonly ModelRecord[], limit: number | undefined): string {
-  const shown = limit === undefined ? found : found.slice(0, limit);
-  return `[${shown.map(recordText).join(",")}]${shown.length < found.length ? "+" : ""};`;
-}
-
-export function recordText(record: ModelRecord | null): string {
-  if (record === null) return "none";
-  const { key, value, create, mod, version, lease } = record;
-  return `(${JSON.stringify(key)} ${JSON.stringify(value)} ${create} ${mod} ${version} ${lease})`;
-}
-
-/** The same text of an answer that a node gave. */
-export function answerText(outcome: Outcome<CommandResult>): string {
-  if (!outcome.ok) return `error ${outcome.error.code}`;
-  const { result } = outcome;
-  switch (result.kind) {
-    case "txn":
-      return `txn ${result.succeeded} ${result.responses.map(responseText).join(" ")}`;
-    case "lease_grant":
-      return `lease ${result.id} ${result.ttl_s}`;
-    case "lease_revoke":
-      return `revoked ${result.deleted}`;
-    default:
-      throw new Error(`the model does not know ${result.kind}`);
-  }
-}
-
-function responseText(response: OperationResult): string {
-  switch (response.type) {
-    case "put": {
-      const previous = response.prev_kv === undefined ? "" : ` was ${storedText(response.prev_kv)}`;
-      return `put ${JSON.stringify(response.key)}${previous};`;
+    case "touch": {
+      const before = draft.records.get(operation.key);
+      if (before === undefined) return "touched nothing;";
+      const attached = moveKey(draft, operation.key, { ttl: operation.ttl });
+      change(draft, operation.key, { ...before, ...attached, mod: draft.revision, version: before.version + 1 });
+      return `touched ${attached.expiresAtMs};`;
     }
-    case "delete": {
-      const previous = response.prev_kvs === undefined ? "" : ` was ${response.prev_kvs.map(storedText).join(",")}`;
-      return `deleted ${response.deleted}${previous};`;
-    }
-    case "get":
-      return storedListText(response.kvs, response.more);
-    default:
-      throw new Error(`the model does not know ${response.type}`);
   }
 }
 
-export function storedListText(records: readonly KeyRecord[], more: boolean): string {
-  return `[${records.map(storedText).join(",")}]${more ? "+" : ""};`;
-}
-
-export function storedText(record: KeyRecord | null): string {
-  if (record === null) return "none";
-  return recordText({
-    key: record.key,
-    value: "json" in record.value ? record.value.json : null,
-    create: record.create_revision,
-    mod: record.mod_revision,
-    version: record.version,
-    lease: record.lease_id,
+function put(draft: Draft, operation: Extract<Operation, { type: "put" }>): string {
+  const suffix = operation.revision_suffix === true ? String(draft.revision).padStart(16, "0") : "";
+  const key = operation.key + suffix;
+  const before = draft.records.get(key);
+  if (before === undefined && operation.ignore_lease === true) throw new Refused("not_found");
+  change(draft, key, {
+    key,
+    value: operation.value !== undefined && "json" in operation.value ? operation.value.json : null,
+    create: before?.create ?? draft.revision,
+    mod: draft.revision,
+    version: (before?.version ?? 0) + 1,
+    ...moveKey(draft, key, operation),
+    dueAtMs: operation.due_at_ms ?? null,
   });
+  const previous = operation.prev_kv === true ? ` was ${recordText(before ?? null)}` : "";
+  return `put ${JSON.stringify(key)}${previous};`;
+}
+
+/** Deletes a live record; it leaves its lease. */
+export function remove(draft: Draft, key: string): void {
+  detach(draft, key);
+  change(draft, key, null);
+}
+
+export function select(records: ReadonlyMap<string, ModelRecord>, selector: Selector): ModelRecord[] {
+  return [...records.values()].filter(({ key }) => selects(selector, key)).sort(byKey);
+}
+
+export function selects(selector: Selector, key: string): boolean {
+  if ("key" in selector) return key === selector.key;
+  if ("prefix" in selector) return key.startsWith(selector.prefix);
+  const { start, end } = selector.range;
+  return compareKeys(key, start) >= 0 && (end === undefined || compareKeys(key, end) < 0);
 }
 
 // --- order -----------------------------------------------------------------------------------------------------------
+
+export function byKey(left: { readonly key: string }, right: { readonly key: string }): number {
+  return compareKeys(left.key, right.key);
+}
 
 /** Order of the UTF-8 bytes, whether a key came as bytes (as it must) or, by a mistake somewhere, still as text. */
 function compareKeys(left: string, right: string): number {
@@ -306,3 +276,5 @@ function keyBytes(key: string): Buffer {
   }
   return Buffer.from(key, "latin1");
 }
+
+export type { ModelLease };

@@ -11,6 +11,7 @@ import { truncateLog } from "../../src/raft/log.ts";
 import type { RaftState } from "../../src/raft/state.ts";
 import type { step } from "../../src/raft/step.ts";
 import type { Envelope, Event, Message, Output, Persist } from "../../src/raft/types.ts";
+import { DATABASE_MUTANTS } from "./database-mutants.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Mutation } from "./host.ts";
 import type { Profile } from "./profile.ts";
@@ -33,7 +34,7 @@ const STORMY = { faultEveryMs: 80, heartbeatMs: 30, electionTimeoutMsMin: 150, e
 const BUSY = { ...STORMY, faultEveryMs: 500, thinkMsMax: 20, clients: 10 } as const;
 const SLOW_DISK = { syncMsMax: 8, slowSyncRate: 0.2, slowSyncMsMax: 100 } as const;
 
-export const MUTANTS: readonly Mutant[] = [
+const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: "vote twice in a term",
     mutation: {
@@ -237,6 +238,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
 ];
 
+/** Nobody watches and nobody sleeps: the seed is about the core. */
+const SLEEPLESS: Partial<Profile> = { quiesceAfterMs: Number.POSITIVE_INFINITY, restEveryMs: null, watchers: 0 };
+
+export const MUTANTS: readonly Mutant[] = [
+  ...CORE_MUTANTS.map((mutant) => ({ ...mutant, profile: { ...SLEEPLESS, ...mutant.profile } })),
+  ...DATABASE_MUTANTS,
+];
+
 // --- around the core -------------------------------------------------------------------------------------------------
 
 function before(tamper: (state: RaftState, event: Event) => void): (real: Step) => Step {
@@ -291,7 +300,13 @@ function readWithoutRound(real: Step): Step {
     const reads: { context: number; index: number }[] = [];
     if (event.kind === "read") reads.push({ context: event.context, index: commit });
     else if (event.kind === "message" && event.message.kind === "read_index") {
-      const message: Message = { kind: "read_index_reply", term, context: event.message.context, index: commit };
+      const message: Message = {
+        kind: "read_index_reply",
+        term,
+        context: event.message.context,
+        index: commit,
+        timeMs: 0,
+      };
       sendLate.push({ from: state.config.id, to: event.from, message });
     }
     const wakeAtMs = role.heartbeatAtMs;

@@ -1,6 +1,6 @@
 /** Adds up many seeds: how much ran, what was injected together, what broke. */
 import { FAULT_KINDS, type FaultKind } from "./fault-kinds.ts";
-import type { SeedResult } from "./simulation.ts";
+import type { SeedCounts, SeedResult } from "./simulation.ts";
 
 /** A seed's result as plain data: it crosses threads. */
 export interface SeedSummary {
@@ -9,6 +9,7 @@ export interface SeedSummary {
   readonly virtualMs: number;
   readonly acknowledgedWrites: number;
   readonly faults: readonly (readonly [FaultKind, number])[];
+  readonly counts: SeedCounts;
   readonly violation: string | null;
   readonly trace: string;
 }
@@ -21,6 +22,8 @@ export interface Report {
   readonly injected: Map<FaultKind, number>;
   /** Seeds in which both kinds of a pair were injected; key "a b", a before b in FAULT_KINDS. */
   readonly together: Map<string, number>;
+  /** What the workload had to do with, over all seeds. */
+  readonly happened: Map<keyof SeedCounts, number>;
   readonly failures: SeedSummary[];
 }
 
@@ -35,18 +38,20 @@ export function createReport(): Report {
     acknowledgedWrites: 0,
     injected: new Map(),
     together: new Map(),
+    happened: new Map(),
     failures: [],
   };
 }
 
 export function summarize(result: SeedResult): SeedSummary {
-  const { seed, steps, virtualMs, acknowledgedWrites, faults, violation, trace } = result;
+  const { seed, steps, virtualMs, acknowledgedWrites, faults, counts, violation, trace } = result;
   return {
     seed,
     steps,
     virtualMs,
     acknowledgedWrites,
     faults: [...faults],
+    counts,
     violation: violation?.message ?? null,
     trace,
   };
@@ -58,6 +63,9 @@ export function addSeed(report: Report, summary: SeedSummary): void {
   report.virtualMs += summary.virtualMs;
   report.acknowledgedWrites += summary.acknowledgedWrites;
   const kinds = new Set(summary.faults.map(([kind]) => kind));
+  for (const [name, count] of Object.entries(summary.counts) as [keyof SeedCounts, number][]) {
+    report.happened.set(name, (report.happened.get(name) ?? 0) + count);
+  }
   for (const [kind, count] of summary.faults) report.injected.set(kind, (report.injected.get(kind) ?? 0) + count);
   for (const pair of allPairs()) {
     if (kinds.has(pair[0]) && kinds.has(pair[1])) {
@@ -68,11 +76,12 @@ export function addSeed(report: Report, summary: SeedSummary): void {
   if (summary.violation !== null) report.failures.push(summary);
 }
 
-/** Kinds and pairs that were never injected. */
+/** Kinds and pairs that were never injected, and what else never happened. */
 export function missingFaults(report: Report): string[] {
   const kinds = FAULT_KINDS.filter((kind) => !report.injected.has(kind));
   const pairs = allPairs().map((pair) => pair.join(" "));
-  return [...kinds, ...pairs.filter((pair) => !report.together.has(pair))];
+  const never = [...report.happened].filter(([, count]) => count === 0).map(([name]) => name);
+  return [...kinds, ...pairs.filter((pair) => !report.together.has(pair)), ...never];
 }
 
 function allPairs(): (readonly [FaultKind, FaultKind])[] {
@@ -91,6 +100,8 @@ export function formatReport(report: Report, elapsedMs: number, cpuMs: number): 
     `${perSecond} steps/s, ${perCpuSecond} steps per second of CPU time`,
     `acknowledged writes per seed: ${(acknowledgedWrites / Math.max(1, seeds)).toFixed(1)}`,
   ];
+  const happened = [...report.happened].map(([name, count]) => `${HAPPENED[name]} ${count}`);
+  lines.push(happened.join(", "));
   if (seeds === 1) return lines.join("\n");
   lines.push("", "faults injected (count; then seeds that also had each other kind, in the order of this list)");
   const width = Math.max(...FAULT_KINDS.map((kind) => kind.length));
@@ -105,6 +116,21 @@ export function formatReport(report: Report, elapsedMs: number, cpuMs: number): 
   }
   return lines.join("\n");
 }
+
+const HAPPENED: Readonly<Record<keyof SeedCounts, string>> = {
+  clusterSleeps: "sleeps of a cluster",
+  nodeSleeps: "of a node",
+  expiries: "leases ended by time",
+  promises: "of them promised",
+  compactions: "compactions",
+  automatic: "automatic ones",
+  noSpace: "writes without space",
+  events: "events to watchers",
+  parts: "in parts of a revision",
+  resumed: "watches resumed",
+  compacted: "compacted away",
+  slow: "too slow",
+};
 
 export function replayCommand(seed: number, steps: number): string {
   return `npm run sim -- --seeds 1 --seed ${seed} --steps ${steps}`;

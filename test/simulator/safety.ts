@@ -9,6 +9,7 @@
  * S4. State after an entry is a function of the log: every node's digest equals that of an independent replay.
  */
 
+import type { ChangeEvent, CommandResult, Outcome } from "../../src/kv/command.ts";
 import { applyEntries, type Machine, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
 import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
@@ -34,11 +35,21 @@ export interface Safety {
   readonly committed: Committed[];
   clusterId: string | null;
   readonly replay: Machine;
+  readonly apply: typeof applyEntries;
+  /** By revision: what watchers must see, each event with the one before it on its key. */
+  readonly events: (readonly KnownEvent[])[];
+  readonly latest: Map<string, ChangeEvent>;
+}
+
+export interface KnownEvent {
+  readonly event: ChangeEvent;
+  readonly before: ChangeEvent | null;
 }
 
 interface Written {
   readonly entry: Entry;
   readonly termBefore: number;
+  readonly atMs: number;
 }
 
 export interface Committed {
@@ -47,12 +58,17 @@ export interface Committed {
   readonly declaredTerm: number;
   /** `world.steps` at that moment. */
   readonly atStep: number;
-  /** Revision and digest of the state after it. */
+  /** Virtual time at which its leader wrote it. */
+  readonly writtenAtMs: number;
+  /** Revision, size and digest of the state after it. */
   readonly revision: number;
+  readonly logicalBytes: number;
   readonly digest: string;
+  readonly outcome: Outcome<CommandResult> | null;
+  readonly events: readonly ChangeEvent[];
 }
 
-export function createSafety(size: number): Safety {
+export function createSafety(size: number, apply: typeof applyEntries = applyEntries): Safety {
   return {
     direct: true,
     alone: size === 1,
@@ -62,6 +78,9 @@ export function createSafety(size: number): Safety {
     committed: [],
     clusterId: null,
     replay: openMachine(new MemoryStore()),
+    apply,
+    events: [[]],
+    latest: new Map(),
   };
 }
 
@@ -88,7 +107,7 @@ export function checkTurn(world: World, instance: Instance): void {
   if (!instance.superseded) {
     const { disk } = host;
     if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
-    if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance);
+    if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance, world.now);
   }
   if (raft === null) return;
   if (raft.term < instance.seenTerm) {
@@ -100,7 +119,7 @@ export function checkTurn(world: World, instance: Instance): void {
   checkDigests(safety, instance);
 }
 
-function checkWritten(safety: Safety, instance: Instance): void {
+function checkWritten(safety: Safety, instance: Instance, atMs: number): void {
   const { disk } = instance.host;
   for (let index = disk.writtenFrom; index <= disk.log.length; index += 1) {
     const entry = disk.log[index - 1]!;
@@ -108,7 +127,7 @@ function checkWritten(safety: Safety, instance: Instance): void {
     const others = safety.written[index] ?? [];
     safety.written[index] = others;
     const known = others.find((other) => other.entry.term === entry.term);
-    if (known === undefined) others.push({ entry, termBefore });
+    if (known === undefined) others.push({ entry, termBefore, atMs });
     else if (safety.direct && !safety.alone && (!equalEntries(known.entry, entry) || known.termBefore !== termBefore)) {
       throw new Violation("log matching", `node ${instance.host.id}, entry ${index} of term ${entry.term}`);
     }
@@ -195,12 +214,32 @@ function declareCommitted(world: World, entry: Entry, declaredTerm: number): voi
     );
   }
   const before = safety.replay.revision;
-  const applied = applyEntries(safety.replay, [entry])[0]!;
-  const { revision } = safety.replay;
+  const { outcome, events, digest } = safety.apply(safety.replay, [entry])[0]!;
+  const { revision, logicalBytes } = safety.replay;
   if (revision !== before && revision !== before + 1) {
     throw new Violation("revisions are dense", `entry ${entry.index} moved the revision from ${before} to ${revision}`);
   }
-  safety.committed.push({ entry, declaredTerm, atStep: world.steps, revision, digest: applied.digest });
+  const writtenAtMs = safety.written[entry.index]?.find((one) => one.entry.term === entry.term)?.atMs ?? world.now;
+  const atStep = world.steps;
+  safety.committed.push({
+    entry,
+    declaredTerm,
+    atStep,
+    writtenAtMs,
+    revision,
+    logicalBytes,
+    digest,
+    outcome,
+    events,
+  });
+  if (events.length === 0) return;
+  safety.events.push(
+    events.map((event) => {
+      const before = safety.latest.get(event.key) ?? null;
+      safety.latest.set(event.key, event);
+      return { event, before };
+    }),
+  );
 }
 
 function checkDigests(safety: Safety, instance: Instance): void {

@@ -1,14 +1,19 @@
 /** One seed from beginning to end: form, load and break, heal, require progress, judge the history. */
 import { createRandom } from "../../src/base/random.ts";
+import { requireProgress, runUntilQuiet, runWhile } from "./ending.ts";
 import type { FaultKind } from "./fault-kinds.ts";
-import { createFaults, type Faults, heal, isFormed, isLost, startFaults } from "./faults.ts";
-import { checkHistory } from "./history.ts";
-import type { Mutation, World } from "./host.ts";
+import { createFaults, type Faults, heal, isFormed, startFaults } from "./faults.ts";
+import { checkHistory } from "./history-check.ts";
+import type { Mutation } from "./host.ts";
+import { checkPromises } from "./lease-check.ts";
 import { chooseProfile, type Profile } from "./profile.ts";
+import { checkQuota } from "./quota-check.ts";
+import { isLost } from "./sleep.ts";
 import { describeTrace } from "./trace.ts";
 import { Violation } from "./violation.ts";
-import { createWorkload, sendProbe, startClients, type Workload } from "./workload.ts";
-import { advance, createWorld, scheduleAct, startInstance } from "./world.ts";
+import { startWatchClients, type WatchClients, type WatchCounts } from "./watch-clients.ts";
+import { createWorkload, startClients, type Workload } from "./workload.ts";
+import { createWorld, startInstance } from "./world.ts";
 
 export const STEPS_DEFAULT = 5000;
 
@@ -31,17 +36,29 @@ export interface SeedResult {
   readonly virtualMs: number;
   readonly acknowledgedWrites: number;
   readonly faults: ReadonlyMap<FaultKind, number>;
+  readonly counts: SeedCounts;
   readonly hash: number;
   readonly violation: Violation | null;
   /** The last events before the violation. */
   readonly trace: string;
 }
 
-/** Virtual time that a healed cluster has to answer everything and to agree. */
-const QUIET_MS_MAX = 20_000;
+/** What the seed had to do with: a part of the workload that never happens proves nothing. */
+export interface SeedCounts extends WatchCounts {
+  clusterSleeps: number;
+  nodeSleeps: number;
+  /** Leases that ended by their time, and those of them whose owner had been promised when. */
+  expiries: number;
+  promises: number;
+  compactions: number;
+  /** Those that the leader proposed of its own accord. */
+  automatic: number;
+  /** Writes that were refused for want of space. */
+  noSpace: number;
+}
+
 /** A run that makes no progress in its steps for this long has stopped (all nodes asleep). */
 const IDLE_MS_MAX = 120_000;
-const PROBE_PAUSE_MS = 100;
 const TRACE_LINES_DEFAULT = 60;
 
 export function runSeed(options: SeedOptions): SeedResult {
@@ -55,6 +72,10 @@ export function runSeed(options: SeedOptions): SeedResult {
     electionTimeoutMsMin: profile.electionTimeoutMsMin,
     electionTimeoutMsMax: profile.electionTimeoutMsMax,
     fence: profile.fence,
+    quiesceAfterMs: profile.quiesceAfterMs,
+    quotaBytes: profile.quotaBytes,
+    compaction: profile.compaction,
+    hubLimits: profile.hubLimits,
     mutation: options.mutation ?? null,
     freeze: options.freeze ?? false,
     traceLines,
@@ -62,9 +83,12 @@ export function runSeed(options: SeedOptions): SeedResult {
   world.safety.direct = options.direct ?? true;
   const faults = createFaults(world, profile);
   const workload = createWorkload(world, profile);
+  const watching = startWatchClients(workload, profile.watchers);
   let violation: Violation | null = null;
+  let promises = 0;
   try {
-    runPhases(faults, workload, options.steps, options.seed);
+    runPhases(faults, workload, watching, options);
+    promises = checkPromises(world, profile, workload.history);
   } catch (error) {
     if (!(error instanceof Violation)) throw error;
     violation = error;
@@ -75,14 +99,17 @@ export function runSeed(options: SeedOptions): SeedResult {
     virtualMs: world.now,
     acknowledgedWrites: workload.acknowledgedWrites,
     faults: world.counts.byKind,
+    counts: countsOf(workload, watching, promises),
     hash: world.trace.hash,
     violation,
     trace: violation === null ? "" : describeTrace(world.trace, traceLines),
   };
 }
 
-function runPhases(faults: Faults, workload: Workload, steps: number, seed: number): void {
+function runPhases(faults: Faults, workload: Workload, watching: WatchClients, options: SeedOptions): void {
   const { world, profile } = faults;
+  const { seed } = options;
+  const steps = options.steps * profile.stepsFactor;
   if (profile.fromTheStart) startFaults(faults);
   for (const host of world.hosts) startInstance(world, host);
   startClients(workload);
@@ -96,58 +123,23 @@ function runPhases(faults: Faults, workload: Workload, steps: number, seed: numb
   // After a majority has been wiped nothing can go on; what was acknowledged must still not be contradicted.
   const majorityLost = world.hosts.filter(isLost).length * 2 > world.hosts.length;
   if (majorityLost) runUntilQuiet(world, workload);
-  else requireProgress(world, workload);
+  else requireProgress(faults, workload, watching);
   checkHistory(workload.history, world.safety.committed, { search: seed % 4 === 0 });
+  checkQuota(world);
 }
 
-function runWhile(world: World, condition: () => boolean): void {
-  while (condition()) if (!advance(world)) return;
-}
-
-function runUntilQuiet(world: World, workload: Workload): void {
-  const deadline = world.now + QUIET_MS_MAX;
-  runWhile(world, () => workload.open > 0 && world.now < deadline);
-}
-
-/** A leader, a fresh write through every node, the same state everywhere, and no caller left waiting. */
-function requireProgress(world: World, workload: Workload): void {
-  runUntilQuiet(world, workload);
-  const members = world.hosts.filter((host) => !isLost(host));
-  let answered = 0;
-  const deadline = world.now + QUIET_MS_MAX;
-  const probe = (node: number): void => {
-    sendProbe(workload, node, (ok) => {
-      if (ok) answered += 1;
-      else scheduleAct(world, world.now + PROBE_PAUSE_MS, "probe again", () => probe(node));
-    });
-  };
-  for (const { id } of members) probe(id);
-  runWhile(world, () => answered < members.length && world.now < deadline);
-  if (answered < members.length) {
-    throw new Violation(
-      "progress after healing",
-      `${answered} of ${members.length} nodes took a write: ${statusText(world)}`,
-    );
+function countsOf({ world, history }: Workload, watching: WatchClients, promises: number): SeedCounts {
+  const { clusterSleeps, nodeSleeps } = world.sleep;
+  let expiries = 0;
+  let compactions = 0;
+  let automatic = 0;
+  for (const { entry, outcome } of world.safety.committed) {
+    if (outcome?.ok !== true) continue;
+    if (outcome.result.kind === "lease_expire") expiries += outcome.result.expired.length;
+    if (outcome.result.kind !== "compact") continue;
+    compactions += 1;
+    if (!entry.payload.includes("idempotency")) automatic += 1;
   }
-  const agreed = (): boolean => {
-    const { length } = world.safety.committed;
-    return members.every(({ live }) => live?.runtime.status().applied_index === length);
-  };
-  const agreedBy = world.now + QUIET_MS_MAX;
-  runWhile(world, () => !agreed() && world.now < agreedBy);
-  if (!agreed()) throw new Violation("progress after healing", `not every node has applied all: ${statusText(world)}`);
-  const waiting = (): string[] => members.flatMap(({ live }) => [...(live?.calls ?? [])].map((call) => call.label));
-  const answeredBy = world.now + QUIET_MS_MAX;
-  runWhile(world, () => waiting().length > 0 && world.now < answeredBy);
-  if (waiting().length > 0) throw new Violation("answered exactly once", `never answered: ${waiting().join(", ")}`);
-}
-
-function statusText(world: World): string {
-  return world.hosts
-    .map(({ id, live }) => {
-      if (live === null) return `n${id} off`;
-      const { state, role, term, leader, last_index, commit_index, applied_index } = live.runtime.status();
-      return `n${id} ${state} ${role} term ${term} leader ${leader} log ${last_index} commit ${commit_index} applied ${applied_index}`;
-    })
-    .join("; ");
+  const noSpace = history.writes.filter(({ refusedForSpace }) => refusedForSpace).length;
+  return { ...watching.counts, clusterSleeps, nodeSleeps, expiries, promises, compactions, automatic, noSpace };
 }

@@ -36,6 +36,14 @@ const idleRuntime: Runtime = {
   execute() {},
   barrier() {},
   waitRevision() {},
+  watches: {
+    subscribe: () => ({ ok: true, position: { revision: 0, opIndex: 0 } }),
+    cancel: () => true,
+    acknowledge() {},
+    requestProgress() {},
+    closeConnection() {},
+  },
+  publishTopic() {},
   query: () => ({ ok: true, revision: 0, result: { kind: "revision" } }),
   position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
   status: () => ({ applied_index: 0, halted: null }) as NodeStatus,
@@ -62,6 +70,10 @@ beforeEach(() => {
     electionTimeoutMsMin: 300,
     electionTimeoutMsMax: 600,
     fence: true,
+    quiesceAfterMs: Number.POSITIVE_INFINITY,
+    quotaBytes: 2 ** 32,
+    compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
+    hubLimits: {},
     mutation: {
       ports: (real) => {
         ports.push(real);

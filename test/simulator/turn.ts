@@ -13,8 +13,11 @@ import type { PeerEnvelope, Ports, WriteBatch } from "../../src/node-object/port
 import { monotonicMs, wallMs } from "./clock.ts";
 import { countStatements, loadDisk, readLog, scanDisk, takeJournal, undo, writeAlarm, writeDisk } from "./disk.ts";
 import { push } from "./event-queue.ts";
+import { holdOrRelease } from "./gate.ts";
 import type { Commit, Host, Instance, Release, Turn, World } from "./host.ts";
 import { checkIdentity, checkTransmit, checkTurn } from "./safety.ts";
+import { checkSilence, noticeSleep, observeSleep } from "./sleep.ts";
+import { createWatchers, deliverMessage, releaseSockets } from "./sockets.ts";
 import { scheduleAlarm, scheduleTimer } from "./timers.ts";
 import { traceEvent } from "./trace.ts";
 import { transmit } from "./transmit.ts";
@@ -90,6 +93,7 @@ function endTurn(world: World, instance: Instance, turn: Turn): void {
   // Immediate sends exist only while nothing was in flight, so what they claim was durable before the turn.
   for (const release of turn.immediate) letOut(world, instance, release);
   checkTurn(world, instance);
+  observeSleep(world, instance);
 }
 
 function beginCommit(world: World, instance: Instance, turn: Turn): void {
@@ -149,7 +153,7 @@ function undoInFlight(instance: Instance, kept: number): void {
 }
 
 /** Memory is lost; of the turns under way a prefix has reached the disk (T2), but nothing that waited for it leaves. */
-export function killInstance(world: World, instance: Instance): void {
+export function killInstance(world: World, instance: Instance, evicted = false): void {
   const { host } = instance;
   if (!instance.superseded) undoInFlight(instance, nextInteger(world.random, 0, instance.inFlight.length));
   instance.running = false;
@@ -157,6 +161,8 @@ export function killInstance(world: World, instance: Instance): void {
   if (host.zombie === instance) host.zombie = null;
   for (const call of instance.calls) call.lost("broken");
   instance.calls.clear();
+  releaseSockets(world, instance, evicted);
+  noticeSleep(world);
   scheduleAlarm(world, host);
 }
 
@@ -192,17 +198,12 @@ function letOut(world: World, instance: Instance, release: Release): void {
     push(world.queue, { at: world.now + delay, seq: 0, kind: "act", label: call.label, run: arrive });
     return;
   }
+  if ("socket" in release) {
+    deliverMessage(world, release.socket, release.message);
+    return;
+  }
   checkTransmit(world, instance, release);
   transmit(world, instance, release);
-}
-
-/** Puts something that leaves the node where the output gate of this moment holds it. */
-export function holdOrRelease(instance: Instance, release: Release): void {
-  const { turn, inFlight } = instance;
-  if (turn === null || turn.died !== null) return;
-  if (turn.wrote) turn.behindOwn.push(release);
-  else if (inFlight.length > 0) turn.behindEarlier.push(release);
-  else turn.immediate.push(release);
 }
 
 export function createPorts(world: World, instance: Instance): Ports {
@@ -254,9 +255,12 @@ export function createPorts(world: World, instance: Instance): Ports {
     },
     transport: {
       send(envelope: PeerEnvelope) {
+        checkSilence(world, instance, envelope);
         holdOrRelease(instance, world.options.freeze ? deepFreeze(envelope) : envelope);
       },
+      setResting() {},
     },
+    watchers: createWatchers(world, instance),
     clock: {
       nowMs: () => monotonicMs(instance.clock, world.now),
       wallMs: () => wallMs(host.wallSkewMs, world.now),

@@ -1,21 +1,14 @@
 /**
  * Clients: each does one operation after another, on any node, and keeps what it was told. Retries follow the rules of
- * the public client: what was not proposed may be sent again, what may have been proposed only under its key.
+ * the public client: what was not proposed may be sent again, what may have been proposed only under its key. Owners of
+ * leases renew them beside that, some of them at the last moment, until they are gone.
  */
-
 import { bytesFromText } from "../../src/base/bytes.ts";
 import { ERROR_CODES } from "../../src/base/errors.ts";
-import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
-import type {
-  Command,
-  CommandResult,
-  Compare,
-  Operation,
-  Outcome,
-  Proposal,
-  Query,
-  QueryResult,
-} from "../../src/kv/command.ts";
+import { nextFloat, nextInteger } from "../../src/base/random.ts";
+import type { CommandResult, Outcome, Proposal, Query } from "../../src/kv/command.ts";
+import { callRead, callTopic, callWrite, type WriteEnd } from "./calls.ts";
+import { type Choice, chooseCommand, chooseQuery, pick, put, renewLeases, txn } from "./choices.ts";
 import {
   beginRead,
   beginWrite,
@@ -23,11 +16,12 @@ import {
   endRead,
   endWrite,
   type History,
-  type ReadRecord,
+  type ReadAnswer,
   type WriteRecord,
 } from "./history.ts";
-import { type Call, hostOf, type World } from "./host.ts";
-import { scheduleAct, sendCall } from "./world.ts";
+import type { World } from "./host.ts";
+import { checkNoSpace } from "./quota-check.ts";
+import { scheduleAct } from "./world.ts";
 
 export interface Workload {
   readonly world: World;
@@ -36,16 +30,26 @@ export interface Workload {
   readonly leaseKeys: readonly string[];
   readonly listPrefix: string;
   readonly clients: readonly Client[];
-  readonly thinkMsMax: number;
-  readonly timeoutMs: number;
-  readonly leases: number[];
+  readonly options: WorkloadOptions;
+  /** Granted, newest last. */
+  readonly leases: Set<number>;
   stopped: boolean;
+  /** A node has said that there is no space. */
+  fullUntil: number;
   /** Operations that have begun and not ended. */
   open: number;
   acknowledgedWrites: number;
 }
 
-interface Client {
+export interface WorkloadOptions {
+  readonly clients: number;
+  readonly thinkMsMax: number;
+  readonly timeoutMs: number;
+  readonly lateKeepers: number;
+  readonly leaseShare: number;
+}
+
+export interface Client {
   readonly id: number;
   /** Keys and the revision at which this client last saw each. */
   readonly seen: Map<string, number>;
@@ -56,11 +60,12 @@ interface Client {
 const KEY_TEXTS = ["k/a", "k/b", "k/\uff61", "k/\u{1f600}", "k/\u{1f600}/x", "q/1", "q/2", "q/10"];
 const LEASE_KEY_TEXTS = ["l/1", "l/\u{1f511}", "l/3"];
 const ATTEMPTS_MAX = 4;
+/** Leases that clients still think of. */
+const LEASES_MAX = 12;
+const FULL_MS = 300;
+const SCOPE = "root";
 
-export function createWorkload(
-  world: World,
-  options: { readonly clients: number; readonly thinkMsMax: number; readonly timeoutMs: number },
-): Workload {
+export function createWorkload(world: World, options: WorkloadOptions): Workload {
   const keyOf = world.options.mutation?.keyOf ?? keyFromText;
   return {
     world,
@@ -69,10 +74,10 @@ export function createWorkload(
     leaseKeys: LEASE_KEY_TEXTS.map(keyOf),
     listPrefix: keyOf("k/"),
     clients: Array.from({ length: options.clients }, (_, id) => ({ id, seen: new Map(), unresolved: [] })),
-    thinkMsMax: options.thinkMsMax,
-    timeoutMs: options.timeoutMs,
-    leases: [],
+    options,
+    leases: new Set(),
     stopped: false,
+    fullUntil: 0,
     open: 0,
     acknowledgedWrites: 0,
   };
@@ -91,152 +96,50 @@ export function startClients(workload: Workload): void {
 function think(workload: Workload, client: Client): void {
   if (workload.stopped) return;
   const { world } = workload;
-  const delay = nextFloat(world.random) * workload.thinkMsMax;
-  scheduleAct(world, world.now + delay, "think", () => {
+  const delay = nextFloat(world.random) * workload.options.thinkMsMax;
+  scheduleAct(world, Math.max(world.now, world.restUntil) + delay, "think", () => {
     if (workload.stopped) return;
-    workload.open += 1;
-    chooseOperation(workload, client);
+    if (world.now < world.restUntil) {
+      think(workload, client);
+      return;
+    }
+    act(workload, client, () => think(workload, client));
   });
 }
 
-function finish(workload: Workload, client: Client): void {
-  workload.open -= 1;
-  think(workload, client);
-}
-
-// --- what to do ------------------------------------------------------------------------------------------------------
-
-function chooseOperation(workload: Workload, client: Client): void {
+function act(workload: Workload, client: Client, done: () => void): void {
   const { random } = workload.world;
   const asked = client.unresolved[0];
   if (asked !== undefined && nextFloat(random) < 0.5) {
     client.unresolved.shift();
     const key = asked.proposal.idempotency!.key;
-    const record = read(workload, client, { kind: "txn_result", scope: SCOPE, key }, { linearizable: true });
-    record.resolves = asked;
+    read(workload, client, { query: { kind: "txn_result", scope: SCOPE, key }, linearizable: true, asked }, done);
     return;
   }
   const roll = nextFloat(random);
-  if (roll < 0.7) write(workload, client, chooseCommand(workload, client));
-  else if (roll < 0.85) {
-    read(workload, client, { kind: "get", key: pick(random, workload.keys) }, { linearizable: true });
-  } else if (roll < 0.93) {
-    const limit = nextFloat(random) < 0.3 ? 2 : 100;
-    const list = { order: "asc", keys_only: false, count_only: false } as const;
-    const selector = { prefix: workload.listPrefix };
-    read(workload, client, { kind: "list", selector, limit, ...list }, { linearizable: true });
-  } else if (roll < 0.97 || workload.history.floor === 0) {
-    read(workload, client, { kind: "get", key: pick(random, workload.keys) }, { linearizable: false });
-  } else {
-    const revision = nextInteger(random, 1, workload.history.floor);
-    read(workload, client, { kind: "get", key: pick(random, workload.keys), revision }, { linearizable: true });
+  if (roll < 0.7) write(workload, client, chooseCommand(workload, client), done);
+  else if (roll < 0.99) read(workload, client, chooseQuery(workload), done);
+  else {
+    workload.open += 1;
+    callTopic(workload.world, anyNode(workload.world), pick(random, ["a", "b"]), `${workload.history.nextId}`, () => {
+      workload.open -= 1;
+      done();
+    });
   }
-}
-
-const SCOPE = "root";
-
-interface Choice {
-  readonly command: (id: number) => Command;
-  readonly idempotent: "no" | "own" | "reused";
-}
-
-function chooseCommand(workload: Workload, client: Client): Choice {
-  const { random } = workload.world;
-  const key = pick(random, workload.keys);
-  const roll = nextFloat(random);
-  const idempotent = nextFloat(random) < 0.5 ? "own" : "no";
-  if (roll < 0.34) return txn(idempotent, (id) => ({ success: [put(key, id)] }));
-  if (roll < 0.42) {
-    const other = pick(random, workload.keys);
-    const success = (id: number) => (other === key ? [put(key, id)] : [put(key, id), put(other, id)]);
-    return txn(idempotent, (id) => ({ success: success(id) }));
-  }
-  if (roll < 0.62) return compareAndSet(workload, client, key, idempotent);
-  if (roll < 0.69) return txn(idempotent, () => ({ success: [{ type: "delete", selector: { key }, prev_kv: true }] }));
-  if (roll < 0.71) return txn(idempotent, () => ({ success: [{ type: "delete", selector: { prefix: "q/" } }] }));
-  if (roll < 0.74) {
-    const suffixed = { type: "put", key: "s/", revision_suffix: true } as const;
-    return txn(idempotent, (id) => ({ success: [{ ...suffixed, value: { json: `w${id}` } }, put(key, id)] }));
-  }
-  if (roll < 0.77) return txn("reused", (id) => ({ success: [put(key, id)] }));
-  if (roll < 0.8) {
-    const limit = 100;
-    const success = (id: number): Operation[] => [
-      put(key, id),
-      { type: "get", selector: { prefix: workload.listPrefix }, limit },
-    ];
-    return txn(idempotent, (id) => ({ success: success(id) }));
-  }
-  return chooseLeaseCommand(workload, idempotent);
-}
-
-function compareAndSet(workload: Workload, client: Client, key: string, idempotent: "no" | "own"): Choice {
-  const { random } = workload.world;
-  const revision = client.seen.get(key) ?? 0;
-  const compare: Compare[] = [{ target: "mod_revision", key, op: "==", value: revision }];
-  if (nextFloat(random) < 0.2) compare.push({ target: "exists", key, op: "==", value: revision > 0 });
-  return txn(idempotent, (id) => ({
-    compare,
-    success: [put(key, id, true)],
-    failure: [{ type: "get", selector: { key } }],
-  }));
-}
-
-function chooseLeaseCommand(workload: Workload, idempotent: "no" | "own"): Choice {
-  const { random } = workload.world;
-  const lease = workload.leases.length === 0 ? null : pick(random, workload.leases);
-  const roll = nextFloat(random);
-  if (lease === null || roll < 0.25) {
-    const ttl_s = nextInteger(random, 1000, 9000);
-    return { idempotent, command: (op) => ({ kind: "lease_grant", ttl_s, metadata: { op } }) };
-  }
-  if (roll < 0.4) return { idempotent: "own", command: () => ({ kind: "lease_revoke", id: lease }) };
-  const key = pick(random, workload.leaseKeys);
-  // Now and then a lease that was never granted: the whole txn must fail, the first put included.
-  const attached = roll < 0.55 ? 999_999 : lease;
-  const first = pick(random, workload.leaseKeys);
-  return txn(idempotent, (id) => ({ success: [put(first, id), { ...put(key, id), lease: attached }] }));
-}
-
-function txn(
-  idempotent: Choice["idempotent"],
-  body: (id: number) => {
-    readonly compare?: readonly Compare[];
-    readonly success: readonly Operation[];
-    readonly failure?: readonly Operation[];
-  },
-): Choice {
-  return {
-    idempotent,
-    command: (id) => {
-      const { compare = [], success, failure = [] } = body(id);
-      // A key that never exists marks the command with the number of its operation.
-      const mark: Compare = { target: "exists", key: `~${id}`, op: "==", value: false };
-      return { kind: "txn", compare: [mark, ...compare], success, failure };
-    },
-  };
-}
-
-function put(key: string, id: number, previous = false): Extract<Operation, { type: "put" }> {
-  const operation = { type: "put", key, value: { json: `w${id}` } } as const;
-  return previous ? { ...operation, prev_kv: true } : operation;
-}
-
-function pick<T>(random: Random, choices: readonly T[]): T {
-  return choices[Math.floor(nextFloat(random) * choices.length)]!;
 }
 
 // --- writes ----------------------------------------------------------------------------------------------------------
 
-function write(workload: Workload, client: Client, choice: Choice): void {
+/** `done` is called when the client knows all that it will ever know of it. */
+function write(workload: Workload, client: Client, choice: Choice, done: (record: WriteRecord) => void): void {
   const { world, history } = workload;
   const id = history.nextId;
   history.nextId += 1;
   const command = choice.command(id);
   let proposal: Proposal = { format: 1, command };
   if (choice.idempotent !== "no") {
-    const earlier = history.writes.find((record) => {
-      return record.status === "answered" && record.proposal.idempotency !== undefined;
+    const earlier = history.writes.find(({ status, proposal: { idempotency } }) => {
+      return status === "answered" && idempotency !== undefined;
     });
     const key =
       choice.idempotent === "reused" && earlier !== undefined ? earlier.proposal.idempotency!.key : `op-${id}`;
@@ -244,59 +147,53 @@ function write(workload: Workload, client: Client, choice: Choice): void {
     const since = nextFloat(world.random) < 0.5;
     proposal = { ...proposal, idempotency: since ? { ...idempotency, since: history.floor } : idempotency };
   }
-  const record = beginWrite(history, id, proposal, world.steps);
-  attemptWrite(workload, client, record, anyNode(world));
+  const record = beginWrite(history, id, proposal, { step: world.steps, nowMs: world.now });
+  workload.open += 1;
+  attempt(workload, client, record, () => {
+    workload.open -= 1;
+    done(record);
+  });
 }
 
-function anyNode(world: World): number {
+export function anyNode(world: World): number {
   return nextInteger(world.random, 1, world.hosts.length);
 }
 
-function attemptWrite(workload: Workload, client: Client, record: WriteRecord, node: number): void {
-  const { world, timeoutMs } = workload;
+function attempt(workload: Workload, client: Client, record: WriteRecord, done: () => void): void {
+  const { world } = workload;
+  const { timeoutMs } = workload.options;
   record.attempts += 1;
-  const end = once((outcome: Outcome<CommandResult> | "refused" | "unknown") => {
-    endAttempt(workload, client, record, outcome);
-  });
-  const call: Call = {
-    label: `write ${record.id}`,
-    answered: false,
-    reads: false,
-    run(runtime, answer) {
-      runtime.execute({ proposal: record.proposal, timeoutMs, respond: (outcome) => answer(() => end(outcome)) });
-    },
-    lost: (kind) => later(world, () => end(kind === "refused" ? "refused" : "unknown")),
-  };
-  sendCall(world, node, call, clientDelay(world));
-  scheduleAct(world, world.now + timeoutMs * 1.5, "client timeout", () => end("unknown"));
+  const request = { label: `write ${record.id}`, proposal: record.proposal, timeoutMs };
+  callWrite(world, anyNode(world), request, (end) => endAttempt(workload, client, record, end, done));
 }
 
-function endAttempt(
-  workload: Workload,
-  client: Client,
-  record: WriteRecord,
-  outcome: Outcome<CommandResult> | "refused" | "unknown",
-): void {
+function endAttempt(workload: Workload, client: Client, record: WriteRecord, end: WriteEnd, done: () => void): void {
   const { world } = workload;
-  const kind = typeof outcome === "string" ? outcome : meaningOf(outcome);
-  if (kind === "answered" && typeof outcome !== "string") {
-    learn(workload, client, record, outcome);
-    endRecord(workload, record, "answered", outcome);
-    finish(workload, client);
+  const kind = typeof end === "string" ? end : meaningOf(end);
+  if (kind === "answered" && typeof end !== "string") {
+    learn(workload, client, record, end);
+    endRecord(workload, record, "answered", end);
+    done();
     return;
   }
+  const full = typeof end !== "string" && !end.ok && end.error.code === "no_space";
+  if (full) {
+    checkNoSpace(world, record);
+    record.refusedForSpace = true;
+    workload.fullUntil = world.now + FULL_MS;
+  }
   if (kind === "unknown") record.unknownAttempts += 1;
-  const repeatable = kind === "refused" || record.proposal.idempotency !== undefined;
+  const repeatable = !full && (kind === "refused" || record.proposal.idempotency !== undefined);
   const tired = record.attempts >= ATTEMPTS_MAX || nextFloat(world.random) < 0.1;
   if (repeatable && !tired) {
     const delay = nextFloat(world.random) * 60;
-    scheduleAct(world, world.now + delay, "retry", () => attemptWrite(workload, client, record, anyNode(world)));
+    scheduleAct(world, world.now + delay, "retry", () => attempt(workload, client, record, done));
     return;
   }
   const status = record.unknownAttempts > 0 ? "unknown" : "refused";
   endRecord(workload, record, status, null);
   if (status === "unknown" && record.proposal.idempotency?.key === `op-${record.id}`) client.unresolved.push(record);
-  finish(workload, client);
+  done();
 }
 
 function endRecord(
@@ -312,7 +209,9 @@ function endRecord(
 /** What the outcome says about the command: it ran (or was refused by apply), was never proposed, or nobody knows. */
 function meaningOf(outcome: Outcome<CommandResult>): "answered" | "refused" | "unknown" {
   if (outcome.ok) return "answered";
-  const { retry } = ERROR_CODES[outcome.error.code];
+  const { code } = outcome.error;
+  if (code === "no_space") return "refused";
+  const { retry } = ERROR_CODES[code];
   if (retry === "no") return "answered";
   return retry === "yes" ? "refused" : "unknown";
 }
@@ -321,7 +220,7 @@ function learn(workload: Workload, client: Client, record: WriteRecord, outcome:
   if (!outcome.ok) return;
   workload.acknowledgedWrites += 1;
   const { result } = outcome;
-  if (result.kind === "lease_grant") workload.leases.push(result.id);
+  if (result.kind === "lease_grant") own(workload, client, result.id, result.ttl_s);
   if (result.kind !== "txn" || record.proposal.command.kind !== "txn") return;
   if (result.succeeded) {
     for (const operation of record.proposal.command.success) {
@@ -335,104 +234,101 @@ function learn(workload: Workload, client: Client, record: WriteRecord, outcome:
   }
 }
 
+// --- owners of leases ------------------------------------------------------------------------------------------------
+
+/** A lease is granted. Half of the owners renew it, for some time; some wait until it is all but over. */
+function own(workload: Workload, client: Client, id: number, ttlS: number): void {
+  const { world, leases, options } = workload;
+  leases.add(id);
+  for (const oldest of leases) {
+    if (leases.size <= LEASES_MAX) break;
+    leases.delete(oldest);
+  }
+  if (nextFloat(world.random) < 0.5 || ttlS > 10) return;
+  const late = nextFloat(world.random) < options.lateKeepers;
+  keep(workload, client, { id, ttlS, late, times: nextInteger(world.random, 1, 4) });
+}
+
+interface Keeper {
+  readonly id: number;
+  readonly ttlS: number;
+  readonly late: boolean;
+  readonly times: number;
+}
+
+function keep(workload: Workload, client: Client, keeper: Keeper): void {
+  const { world } = workload;
+  const { id, ttlS, late, times } = keeper;
+  const delay = late ? ttlS * 1000 + nextFloat(world.random) * 900 - 100 : (ttlS * 1000) / 3;
+  scheduleAct(world, world.now + delay, "keep alive", () => {
+    // Who rests is gone: the lease ends while nobody is there.
+    if (workload.stopped || world.now < world.restUntil) return;
+    write(workload, client, renewLeases([id], null), ({ answer }) => {
+      if (times > 1 && answer?.text.includes("gone") !== true) keep(workload, client, { ...keeper, times: times - 1 });
+    });
+  });
+}
+
 // --- reads -----------------------------------------------------------------------------------------------------------
 
-function read(
-  workload: Workload,
-  client: Client,
-  query: Query,
-  options: { readonly linearizable: boolean },
-): ReadRecord {
-  const { world, history, timeoutMs } = workload;
-  const { linearizable } = options;
+interface Reading {
+  readonly query: Query;
+  readonly linearizable: boolean;
+  /** The write that a `txn_result` asks about. */
+  readonly asked?: WriteRecord;
+}
+
+function read(workload: Workload, client: Client, reading: Reading, done: () => void): void {
+  const { world, history, options } = workload;
+  const { timeoutMs } = options;
+  const { query, linearizable, asked = null } = reading;
   const record = beginRead(history, query, linearizable, world.steps);
+  record.resolves = asked;
   // A local read promises nothing by itself; half of them ask for a revision that this client may know.
   const minRevision = nextFloat(world.random) < 0.5 ? history.floor : 0;
   const floor = linearizable ? record.floor : minRevision;
-  const end = once((outcome: Outcome<QueryResult> | null) => {
-    endRead(history, record, outcome, floor, newestRevision(world));
-    if (outcome?.ok === true && outcome.result.kind === "get" && outcome.result.record !== null) {
-      client.seen.set(outcome.result.record.key, outcome.result.record.mod_revision);
+  workload.open += 1;
+  const end = (answer: ReadAnswer | null): void => {
+    workload.open -= 1;
+    endRead(history, record, answer, floor, newestRevision(world));
+    const found = answer?.outcome.ok === true && answer.outcome.result.kind === "get" ? answer.outcome.result : null;
+    if (found?.record != null && query.kind === "get" && query.revision === undefined) {
+      client.seen.set(found.record.key, found.record.mod_revision);
     }
-    finish(workload, client);
-  });
-  const call: Call = {
-    label: `read ${record.id}`,
-    answered: false,
-    reads: true,
-    run(runtime, answer, defer) {
-      const respond = (error: unknown): void => {
-        if (error !== null) {
-          answer(() => end(null));
-          return;
-        }
-        // As after an await: when the turn that opened the barrier has done its work, before anything else runs.
-        defer(() => {
-          const outcome = runtime.query(query);
-          answer(() => end(outcome));
-        });
-      };
-      if (linearizable) runtime.barrier({ timeoutMs, respond });
-      else runtime.waitRevision({ revision: minRevision, timeoutMs, respond });
-    },
-    lost: () => later(world, () => end(null)),
+    done();
   };
-  sendCall(world, anyNode(world), call, clientDelay(world));
-  scheduleAct(world, world.now + timeoutMs * 1.5, "client timeout", () => end(null));
-  return record;
+  const request = { label: `read ${record.id}`, query, minRevision: linearizable ? null : minRevision, timeoutMs };
+  callRead(world, anyNode(world), request, end);
 }
 
-// --- small things ----------------------------------------------------------------------------------------------------
-
-/** The first of several ends counts: answer, broken connection, client's own timeout. */
-function once<T>(run: (value: T) => void): (value: T) => void {
-  let ended = false;
-  return (value) => {
-    if (ended) return;
-    ended = true;
-    run(value);
-  };
-}
-
-function later(world: World, run: () => void): void {
-  scheduleAct(world, world.now + clientDelay(world), "connection lost", run);
-}
-
-function clientDelay(world: World): number {
-  const { clientDelayMsMin, clientDelayMsMax } = world.timing;
-  return clientDelayMsMin + nextFloat(world.random) * (clientDelayMsMax - clientDelayMsMin);
-}
-
-function newestRevision(world: World): number {
+export function newestRevision(world: World): number {
   const { committed } = world.safety;
   return committed[committed.length - 1]?.revision ?? 0;
 }
 
-/** A write of its own through one node, outside the mix: the proof of progress after healing. */
+// --- probes ----------------------------------------------------------------------------------------------------------
+
+const PROBE_TIMEOUT_MS = 4000;
+
+/** A write of its own through one node, outside the mix: the proof of progress after healing. It frees what it can. */
 export function sendProbe(workload: Workload, node: number, done: (ok: boolean) => void): void {
   const { world, history } = workload;
   const id = history.nextId;
   history.nextId += 1;
-  const { command } = txn("own", () => ({ success: [put(workload.keys[0]!, id)] }));
+  const full = world.now < workload.fullUntil;
+  const selector = { prefix: workload.listPrefix };
+  const { command } = txn("own", () => ({
+    success: full ? [{ type: "delete", selector }] : [put(workload.keys[0]!, id)],
+  }));
   const idempotency = { scope: SCOPE, key: `op-${id}`, hash: `hash-${id}` };
-  const record = beginWrite(history, id, { format: 1, command: command(id), idempotency }, world.steps);
-  const end = once((outcome: Outcome<CommandResult> | null) => {
-    const answered = outcome !== null && meaningOf(outcome) === "answered";
-    endRecord(workload, record, answered ? "answered" : "unknown", answered ? outcome : null);
-    done(answered && outcome?.ok === true);
+  const proposal: Proposal = { format: 1, command: command(id), idempotency };
+  const record = beginWrite(history, id, proposal, { step: world.steps, nowMs: world.now });
+  callWrite(world, node, { label: `probe ${id} of node ${node}`, proposal, timeoutMs: PROBE_TIMEOUT_MS }, (end) => {
+    const outcome = typeof end !== "string" && meaningOf(end) === "answered" ? end : null;
+    if (typeof end !== "string" && !end.ok && end.error.code === "no_space") {
+      workload.fullUntil = Number.POSITIVE_INFINITY;
+    }
+    endRecord(workload, record, outcome === null ? "unknown" : "answered", outcome);
+    done(outcome?.ok === true);
   });
-  const call: Call = {
-    label: `probe ${id} of node ${hostOf(world, node).id}`,
-    answered: false,
-    reads: false,
-    run(runtime, answer) {
-      const respond = (outcome: Outcome<CommandResult>) => answer(() => end(outcome));
-      runtime.execute({ proposal: record.proposal, timeoutMs: PROBE_TIMEOUT_MS, respond });
-    },
-    lost: () => later(world, () => end(null)),
-  };
-  sendCall(world, node, call, clientDelay(world));
-  scheduleAct(world, world.now + PROBE_TIMEOUT_MS * 1.5, "client timeout", () => end(null));
 }
-
-const PROBE_TIMEOUT_MS = 4000;

@@ -5,20 +5,25 @@
  */
 import { unreachable } from "../../src/base/assert.ts";
 import { createRandom, nextFloat, nextInteger } from "../../src/base/random.ts";
+import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";
 import { createRuntime } from "../../src/node-object/runtime.ts";
+import type { Core } from "../../src/node-object/runtime-state.ts";
 import { step as realStep } from "../../src/raft/step.ts";
 import type { NodeId } from "../../src/raft/types.ts";
 import { setRate } from "./clock.ts";
 import { createDisk } from "./disk.ts";
 import { createQueue, peek, pop, push } from "./event-queue.ts";
 import { createFaultCounts } from "./fault-kinds.ts";
-import { type Call, type Host, hostOf, type Instance, type SimEvent, type World, type WorldOptions } from "./host.ts";
+import { holdOrRelease } from "./gate.ts";
+import { type Call, type CallTurn, type Host, hostOf, type Instance, type SimEvent, type World, type WorldOptions } from "./host.ts";
 import { createNetwork } from "./network.ts";
 import { checkStarted, createSafety } from "./safety.ts";
+import { createSleep, noticeSleep } from "./sleep.ts";
+import { dropSocket } from "./sockets.ts";
 import { retryAlarm, scheduleAlarm, scheduleTimer, takeAlarm, takeTimer } from "./timers.ts";
 import { createTrace, traceEvent } from "./trace.ts";
-import { createPorts, endCommit, holdOrRelease, killInstance, runTurn, supersedeInstance } from "./turn.ts";
+import { createPorts, endCommit, killInstance, runTurn, supersedeInstance } from "./turn.ts";
 import { Violation } from "./violation.ts";
 
 export function createWorld(options: WorldOptions): World {
@@ -40,12 +45,15 @@ export function createWorld(options: WorldOptions): World {
       replyLostRate: 0,
     },
     counts: createFaultCounts(),
-    safety: createSafety(options.size),
+    safety: createSafety(options.size, options.mutation?.apply?.(applyEntries)),
+    sleep: createSleep(),
     trace: createTrace(options.traceLines),
     violation: null,
     nextSerial: 1,
     intercept: null,
     toOld: { old: 0.8, new: 0.2, read: 0.4, write: 0.04 },
+    restUntil: 0,
+    published: new Set(),
     alarmLateRate: 0,
     alarmRepeatRate: 0,
     instances: [],
@@ -58,6 +66,7 @@ function createHost(id: NodeId): Host {
     id,
     disk: createDisk(id * 1000),
     wallSkewMs: 0,
+    wallJumps: 0,
     clockRate: 1,
     live: null,
     zombie: null,
@@ -65,6 +74,7 @@ function createHost(id: NodeId): Host {
     pausedUntil: 0,
     armed: null,
     alarmEventAt: Number.POSITIVE_INFINITY,
+    sockets: new Set(),
   };
 }
 
@@ -99,6 +109,7 @@ export function runUntil(world: World, until: number): void {
 }
 
 function dispatch(world: World, event: SimEvent): void {
+  world.sleep.cause = event.kind;
   switch (event.kind) {
     case "deliver": {
       const { envelope, sender } = event;
@@ -139,6 +150,9 @@ function dispatch(world: World, event: SimEvent): void {
     case "call":
       handleCall(world, event.host, event.call);
       return;
+    case "socket":
+      handleRequest(world, event);
+      return;
     case "start":
       if (event.host.live === null) startInstance(world, event.host);
       return;
@@ -176,10 +190,36 @@ function handleCall(world: World, host: Host, call: Call): void {
     call.answered = true;
     holdOrRelease(instance, { call, arrive });
   };
-  const defer = (work: () => void): void => {
-    instance.turn?.after.push(work);
+  const turn: CallTurn = {
+    defer: (work) => instance.turn?.after.push(work),
+    appliedIndex() {
+      // Not by its status, which looks at the storage: an instance that has lost it must be able to answer.
+      let index = instance.nextDigest;
+      while (instance.runtime.digestAt(index) !== null) index += 1;
+      return index - 1;
+    },
   };
-  runTurn(world, instance, () => call.run(instance.runtime, answer, defer));
+  runTurn(world, instance, () => call.run(instance.runtime, answer, turn));
+}
+
+/** A request over a socket goes to the instance that holds it; an evicted node starts again and takes it over. */
+function handleRequest(world: World, { host, socket, request }: Extract<SimEvent, { kind: "socket" }>): void {
+  if (!request.opens && !socket.open) return; // it died under way; the client will notice
+  const instance = request.opens
+    ? receiver(world, host, world.toOld.read)
+    : (socket.instance ?? host.live ?? startInstance(world, host));
+  if (instance === null) {
+    dropSocket(world, socket);
+    return;
+  }
+  if (!request.opens && !socket.open) return; // the node did not live through its start
+  if (request.opens) {
+    socket.open = true;
+    host.sockets.add(socket);
+  }
+  socket.instance = instance;
+  traceEvent(world.trace, world.now, host.id, instance.serial, "socket", null, `${socket.id} ${request.label}`);
+  runTurn(world, instance, () => request.run(instance.runtime));
 }
 
 // --- the life of nodes -----------------------------------------------------------------------------------------------
@@ -206,6 +246,7 @@ export function startInstance(world: World, host: Host): Instance | null {
     timerAtMs: Number.POSITIVE_INFINITY,
     timerEventAt: Number.POSITIVE_INFINITY,
     calls: new Set(),
+    asleep: false,
     seenCommit: 0,
     seenTerm: 0,
     leaderTerm: 0,
@@ -216,11 +257,13 @@ export function startInstance(world: World, host: Host): Instance | null {
   const { mutation } = options;
   const ports = createPorts(world, instance);
   const mutatedStep = mutation?.step?.(realStep, config) ?? realStep;
-  const core: { readonly step: typeof realStep } = {
-    step(state, event, nowMs, wallClockMs) {
+  const core: Core = {
+    step(...[state, event, nowMs, wallClockMs]: Parameters<typeof realStep>) {
       instance.raft = state;
       return mutatedStep(state, event, nowMs, wallClockMs);
     },
+    apply: world.safety.apply,
+    hubLimits: options.hubLimits,
   };
   const real = createRuntime(config, mutation?.ports?.(ports, config) ?? ports, core);
   const runtime = mutation?.runtime?.(real, config) ?? real;
@@ -228,10 +271,14 @@ export function startInstance(world: World, host: Host): Instance | null {
   world.instances.push(instance);
   host.live = instance;
   traceEvent(world.trace, world.now, host.id, instance.serial, "start", null, "");
+  const { cause } = world.sleep;
+  world.sleep.cause = "start";
   runTurn(world, instance, () => {
     runtime.start();
     checkStarted(world, instance);
   });
+  world.sleep.cause = cause;
+  noticeSleep(world);
   return instance.running ? instance : null;
 }
 
@@ -244,6 +291,9 @@ function nodeConfig(world: World, host: Host): NodeConfig {
     electionTimeoutMsMin: options.electionTimeoutMsMin,
     electionTimeoutMsMax: options.electionTimeoutMsMax,
     fence: options.fence,
+    quiesceAfterMs: options.quiesceAfterMs,
+    quotaBytes: options.quotaBytes,
+    compaction: options.compaction,
     seed: nextInteger(random, 1, 0x7fffffff),
   };
   return options.mutation?.config?.(config) ?? config;
@@ -253,6 +303,7 @@ function nodeConfig(world: World, host: Host): NodeConfig {
 export function crashHost(world: World, host: Host, downMs: number): void {
   if (host.zombie !== null) killInstance(world, host.zombie);
   if (host.live !== null) killInstance(world, host.live);
+  for (const socket of [...host.sockets]) dropSocket(world, socket);
   host.downUntil = Math.max(host.downUntil, world.now + downMs);
   if (Number.isFinite(downMs)) push(world.queue, { at: host.downUntil, seq: 0, kind: "start", host });
 }
@@ -261,7 +312,7 @@ export function crashHost(world: World, host: Host, downMs: number): void {
 export function evictHost(world: World, host: Host): boolean {
   const { live } = host;
   if (live === null || live.inFlight.length > 0 || live.calls.size > 0) return false;
-  killInstance(world, live);
+  killInstance(world, live, true);
   return true;
 }
 
@@ -287,6 +338,7 @@ export function pauseHost(world: World, host: Host, pauseMs: number): void {
 
 export function jumpWallClock(world: World, host: Host, byMs: number): void {
   host.wallSkewMs += byMs;
+  host.wallJumps += 1;
   host.alarmEventAt = Number.POSITIVE_INFINITY;
   scheduleAlarm(world, host);
 }

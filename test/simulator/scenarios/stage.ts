@@ -5,11 +5,13 @@
  */
 import type { NodeStatus } from "../../../src/api/backend.ts";
 import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
+import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
 import type { Message, NodeId } from "../../../src/raft/types.ts";
+import type { HubLimits } from "../../../src/watch/limits.ts";
 import { push } from "../event-queue.ts";
-import { type Call, type Host, hostOf, type Instance, type SimEvent, type World } from "../host.ts";
+import { type Call, type CallTurn, type Host, hostOf, type Instance, type SimEvent, type World } from "../host.ts";
 import { cut, mend, mendAll } from "../network.ts";
 import { scheduleAlarm, scheduleTimer } from "../timers.ts";
 import { runTurn } from "../turn.ts";
@@ -47,6 +49,10 @@ export interface StageOptions {
   readonly size?: number;
   readonly seed?: number;
   readonly fence?: boolean;
+  /** Absent: it never falls asleep. */
+  readonly quiesceAfterMs?: number;
+  readonly compaction?: CompactionPolicy;
+  readonly hubLimits?: Partial<HubLimits>;
 }
 
 export class Stage implements StorageFaults {
@@ -61,11 +67,15 @@ export class Stage implements StorageFaults {
   readonly halted = new Map<NodeId, string>();
 
   constructor(options: StageOptions = {}) {
-    const { size = 5, seed = 1, fence = true } = options;
+    const { size = 5, seed = 1, fence = true, quiesceAfterMs = Number.POSITIVE_INFINITY, hubLimits = {} } = options;
     this.world = createWorld({
       seed,
       size,
       fence,
+      quiesceAfterMs,
+      hubLimits,
+      quotaBytes: 2 ** 32,
+      compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
       heartbeatMs: HEARTBEAT_MS,
       electionTimeoutMsMin: ELECTION_MS_MIN,
       electionTimeoutMsMax: ELECTION_MS_MAX,
@@ -359,7 +369,7 @@ export class Stage implements StorageFaults {
   /** A read behind a barrier, or from the node's own state as it is. */
   read(node: NodeId, query: Query, options: ReadOptions = {}): Pending<ReadAnswer> {
     const { timeoutMs = 2000, old = false, local = false } = options;
-    return this.#call<ReadAnswer>(node, old, (runtime, answer, defer) => {
+    return this.#call<ReadAnswer>(node, old, (runtime, answer, turn) => {
       if (local) {
         answer(runtime.query(query));
         return;
@@ -368,7 +378,7 @@ export class Stage implements StorageFaults {
         timeoutMs,
         respond(error) {
           if (error !== null) answer({ ok: false, revision: 0, error });
-          else defer(() => answer(runtime.query(query)));
+          else turn.defer(() => answer(runtime.query(query)));
         },
       });
     });
@@ -392,7 +402,7 @@ export class Stage implements StorageFaults {
   #call<T>(
     node: NodeId,
     old: boolean,
-    run: (runtime: Runtime, answer: (value: T) => void, defer: (work: () => void) => void) => void,
+    run: (runtime: Runtime, answer: (value: T) => void, turn: CallTurn) => void,
   ): Pending<T> {
     const { world } = this;
     const pending: Pending<T> = { answer: null, lost: null };
@@ -400,12 +410,12 @@ export class Stage implements StorageFaults {
       label: `to node ${node}`,
       answered: false,
       reads: false,
-      run(runtime, answer, defer) {
+      run(runtime, answer, turn) {
         const arrive = (value: T) =>
           answer(() => {
             pending.answer = value;
           });
-        run(runtime, arrive, defer);
+        run(runtime, arrive, turn);
       },
       lost(kind) {
         pending.lost = kind;

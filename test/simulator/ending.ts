@@ -1,0 +1,224 @@
+/**
+ * The end of a seed: everything works again, and now it must show. In this order, since each step would hide what the one
+ * before it asks: nobody is left behind although nobody asks for anything; writes go through every node; leases end; an idle
+ * cluster sleeps and is silent; a request wakes it.
+ */
+import { nextFloat } from "../../src/base/random.ts";
+import { evaluateQuery } from "../../src/kv/machine.ts";
+import { logTimeMs } from "../../src/raft/state.ts";
+import { monotonicMs } from "./clock.ts";
+import type { Faults } from "./faults.ts";
+import type { Host, World } from "./host.ts";
+import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
+import { disturb, leaderHost } from "./rests.ts";
+import { isLost } from "./sleep.ts";
+import { Violation } from "./violation.ts";
+import { askWatchClients, calmWatchClients, lateWatchers, type WatchClients } from "./watch-clients.ts";
+import { newestRevision, sendProbe, type Workload } from "./workload.ts";
+import { advance, runUntil, scheduleAct } from "./world.ts";
+
+/** Virtual time that a healed cluster has to answer everything and to agree. */
+const QUIET_MS_MAX = 20_000;
+/** A sleeping leader looks for members that are behind once a minute; the watchdog of a node fires within 15 s. */
+const LEFT_BEHIND_MS_MAX = 100_000;
+const PROBE_PAUSE_MS = 100;
+/** Leases with a longer TTL than this outlive the seed. */
+const TTL_MS_MAX = 10_000;
+/** An alarm that an earlier instance left fires within this, and wakes everybody once more. */
+const SETTLED_MS = 40_000;
+const SILENT_MS = 600_000;
+/** From falling asleep until the alarm that goes with it is surely on the disk. */
+const ASLEEP_MS = 500;
+const DISTURBED_RATE = 0.5;
+
+export function runWhile(world: World, condition: () => boolean): void {
+  while (condition()) if (!advance(world)) return;
+}
+
+export function runUntilQuiet(world: World, workload: Workload): void {
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => workload.open > 0 && world.now < deadline);
+}
+
+export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
+  const { world } = faults;
+  runUntilQuiet(world, workload);
+  calmWatchClients(watching);
+  requireNobodyBehind(world, watching);
+  requireWrites(world, workload);
+  requireAgreement(world);
+  requireLeasesEnd(faults);
+  requireRemoval(world);
+  askWatchClients(watching, false);
+  if (faults.profile.quiesceAfterMs < QUIET_MS_MAX && membersOf(world).length === world.hosts.length) {
+    requireSilence(world);
+    requireWrites(world, workload);
+    requireAgreement(world);
+  }
+  requireWatchers(world, watching);
+  requireAnswers(world);
+}
+
+function membersOf(world: World): Host[] {
+  return world.hosts.filter((host) => !isLost(host));
+}
+
+/** Nobody asks for anything, and still every node comes to know what is committed, and every watcher. */
+function requireNobodyBehind(world: World, watching: WatchClients): void {
+  const { length } = world.safety.committed;
+  const revision = newestRevision(world);
+  const behind = (): string[] => {
+    const nodes = membersOf(world).filter(({ live }) => live !== null && live.runtime.status().applied_index < length);
+    return [...nodes.map(({ id }) => `node ${id}`), ...lateWatchers(watching, revision)];
+  };
+  askWatchClients(watching, true);
+  const deadline = world.now + LEFT_BEHIND_MS_MAX;
+  runWhile(world, () => world.now < deadline && behind().length > 0);
+  if (behind().length === 0) return;
+  throw new Violation("nobody is left behind", `${behind().join(", ")} of ${length}: ${statusText(world)}`);
+}
+
+/** A leader, and a fresh write through every node. */
+function requireWrites(world: World, workload: Workload): void {
+  const members = membersOf(world);
+  let answered = 0;
+  const deadline = world.now + QUIET_MS_MAX;
+  const probe = (node: number): void => {
+    sendProbe(workload, node, (ok) => {
+      if (ok) answered += 1;
+      else scheduleAct(world, world.now + PROBE_PAUSE_MS, "probe again", () => probe(node));
+    });
+  };
+  for (const { id } of members) probe(id);
+  runWhile(world, () => answered < members.length && world.now < deadline);
+  if (answered === members.length) return;
+  const detail = `${answered} of ${members.length} nodes took a write: ${statusText(world)}`;
+  throw new Violation("progress after healing", detail);
+}
+
+/** The same state everywhere. */
+function requireAgreement(world: World): void {
+  const agreed = (): boolean => {
+    const { length } = world.safety.committed;
+    return membersOf(world).every(({ live }) => live?.runtime.status().applied_index === length);
+  };
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => !agreed() && world.now < deadline);
+  if (!agreed()) throw new Violation("progress after healing", `not every node has applied all: ${statusText(world)}`);
+}
+
+function requireAnswers(world: World): void {
+  const waiting = (): string[] => {
+    return membersOf(world).flatMap(({ live }) => [...(live?.calls ?? [])].map((call) => call.label));
+  };
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => waiting().length > 0 && world.now < deadline);
+  if (waiting().length > 0) throw new Violation("answered exactly once", `never answered: ${waiting().join(", ")}`);
+}
+
+function requireWatchers(world: World, watching: WatchClients): void {
+  const revision = newestRevision(world);
+  askWatchClients(watching, true);
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => world.now < deadline && lateWatchers(watching, revision).length > 0);
+  const late = lateWatchers(watching, revision);
+  if (late.length === 0) return;
+  throw new Violation("watcher catches up or is told why not", `${late.join(", ")}; the revision is ${revision}`);
+}
+
+// --- leases ----------------------------------------------------------------------------------------------------------
+
+/** What is alive and ends soon, by virtual time. */
+function leasesThatEnd(world: World): { readonly id: number; readonly endsAt: number }[] {
+  const { replay } = world.safety;
+  const outcome = evaluateQuery(replay, { kind: "lease_list", limit: 1000, anonymous: true }, replay.timeMs);
+  if (!outcome.ok || outcome.result.kind !== "lease_list") throw new Error("the replay cannot list its leases");
+  const ahead = logAhead(world);
+  return outcome.result.leases
+    .map(({ id, expires_at_ms }) => ({ id, endsAt: expires_at_ms - LOG_EPOCH_MS - ahead }))
+    .filter(({ endsAt }) => endsAt < world.now + TTL_MS_MAX);
+}
+
+function newestTerm(world: World): number {
+  return Math.max(...world.hosts.map(({ disk }) => disk.hardState.term));
+}
+
+/** By how much the log's clock is ahead of the true one. */
+function logAhead(world: World): number {
+  const instance = leaderHost(world)?.live;
+  const logNow = instance?.raft == null ? null : logTimeMs(instance.raft, monotonicMs(instance.clock, world.now));
+  return logNow === null ? 0 : logNow - LOG_EPOCH_MS - world.now;
+}
+
+/** L2 (lease-check.ts), also when the nodes are evicted, or the leader dies, while the cluster sleeps. */
+function requireLeasesEnd(faults: Faults): void {
+  const { world } = faults;
+  if (!clocksAreHarmless(world)) return;
+  const waiting = leasesThatEnd(world);
+  if (waiting.length === 0) return;
+  const term = newestTerm(world);
+  let disturbed = false;
+  if (nextFloat(world.random) < DISTURBED_RATE) {
+    const last = Math.max(...waiting.map(({ endsAt }) => endsAt));
+    const settled = (): boolean => world.sleep.cluster && world.now > world.sleep.sinceMs + ASLEEP_MS;
+    runWhile(world, () => !settled() && world.now < last);
+    disturbed = world.sleep.cluster;
+    if (disturbed) disturb(faults);
+  }
+  for (const { id, endsAt } of waiting.sort((left, right) => left.endsAt - right.endsAt)) {
+    const inTime = endsBy(world, endsAt);
+    const afterChanges = endsByAfterChanges(world, endsAt);
+    // A look at all leases for each event would be slow: each entry that is committed is looked at once.
+    let seen = -1;
+    let lives = true;
+    runWhile(world, () => {
+      if (world.safety.committed.length !== seen) {
+        seen = world.safety.committed.length;
+        lives = leasesThatEnd(world).some((lease) => lease.id === id);
+      }
+      return lives && world.now < (disturbed || newestTerm(world) !== term ? afterChanges : inTime);
+    });
+    if (!lives) continue;
+    const detail = `lease ${id}, due at ${endsAt.toFixed(0)}, lives at ${world.now.toFixed(0)}: ${statusText(world)}`;
+    throw new Violation("lease ends in time", detail);
+  }
+  // Whoever died meanwhile is back.
+  runWhile(world, () => membersOf(world).some(({ downUntil }) => world.now < downUntil));
+  for (const { id } of membersOf(world)) world.hosts[id - 1]!.downUntil = 0;
+}
+
+function requireRemoval(world: World): void {
+  const { replay } = world.safety;
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => replay.removalPending && world.now < deadline);
+  if (replay.removalPending) throw new Violation("removal ends", `compacted history is left: ${statusText(world)}`);
+}
+
+// --- sleep -----------------------------------------------------------------------------------------------------------
+
+/** A cluster that nobody asks anything falls asleep, and then nothing happens in it at all. */
+function requireSilence(world: World): void {
+  runUntil(world, world.now + SETTLED_MS);
+  const deadline = world.now + QUIET_MS_MAX;
+  runWhile(world, () => !world.sleep.cluster && world.now < deadline);
+  if (!world.sleep.cluster)
+    throw new Violation("a sleeping cluster is silent", `it does not sleep: ${statusText(world)}`);
+  const { messages } = world.sleep;
+  const { steps } = world;
+  runUntil(world, world.now + SILENT_MS);
+  if (world.sleep.messages === messages && world.steps === steps) return;
+  const detail = `${world.sleep.messages - messages} messages and ${world.steps - steps} turns in its sleep: ${statusText(world)}`;
+  throw new Violation("a sleeping cluster is silent", detail);
+}
+
+export function statusText(world: World): string {
+  return world.hosts
+    .map(({ id, live }) => {
+      if (live === null) return `n${id} off`;
+      const status = live.runtime.status();
+      const { state, role, term, leader, last_index, commit_index, applied_index, quiescent } = status;
+      const log = `log ${last_index} commit ${commit_index} applied ${applied_index}`;
+      return `n${id} ${state} ${role} term ${term} leader ${leader} ${log}${quiescent ? " asleep" : ""}`;
+    })
+    .join("; ");
+}
