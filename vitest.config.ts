@@ -14,7 +14,7 @@ export default defineConfig({
           name: "node",
           environment: "node",
           include: ["test/**/*.test.ts"],
-          exclude: ["test/node-object/**", "test/process/**"],
+          exclude: ["test/node-object/**", "test/process/**", "test/docs/**"],
           testTimeout: 30_000,
         },
       },
@@ -22,7 +22,7 @@ export default defineConfig({
         test: {
           name: "process",
           environment: "node",
-          include: ["test/process/**/*.test.ts"],
+          include: ["test/process/**/*.test.ts", "test/docs/**/*.test.ts"],
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
