@@ -60,10 +60,20 @@ export const LOG_ROW_BYTES_MAX = 1_900_000;
 export const APPEND_ENTRIES_MAX = 1024;
 export const APPEND_BYTES_MAX = 1 << 20;
 export const APPENDS_IN_FLIGHT_MAX = 16;
+/** Supported sizes of a resting cluster are 1, 3, 5 and 7 voters; a change goes through the even ones. */
+export const VOTERS_MAX = 7;
+export const LEARNERS_MAX = 7;
+/** Characters of what the runtime keeps with a membership. */
+export const MEMBERSHIP_EXTRA_UNITS_MAX = 16 << 10;
+/** A learner may become a voter when it is at most this many entries behind: one append brings it to the end. */
+export const PROMOTION_LAG_ENTRIES_MAX = 1024;
+/** A leader whose log time is further than this from the members' clocks hands its leadership over (design 02 §3). */
+export const SKEW_MS_MAX = 1000;
 /** Proposals that the leader holds un-committed before it answers `overloaded`. */
 export const PROPOSALS_IN_FLIGHT_MAX = 8192;
 export const PROPOSALS_IN_FLIGHT_BYTES_MAX = 32 << 20;
 
+assert(PROMOTION_LAG_ENTRIES_MAX <= APPEND_ENTRIES_MAX, "a new voter is one append behind at most");
 assert(TXN_BYTES_MAX < LOG_ROW_BYTES_MAX, "one entry fits one log row");
 assert(VALUE_BYTES_MAX + METADATA_BYTES_MAX + KEY_BYTES_MAX < TXN_BYTES_MAX, "the largest put fits one txn");
 assert(LEASE_KEYS_MAX <= LEASE_EXPIRE_KEYS_MAX, "the largest lease fits one expiry");

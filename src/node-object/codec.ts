@@ -10,7 +10,8 @@
  * Must not: know who is asking (identity and incarnations are the runtime's business) or touch storage or sockets.
  */
 import { unreachable } from "../base/assert.ts";
-import type { AppendResult, Entry, Message } from "../raft/types.ts";
+import { parseMembership, readMembership } from "../raft/membership.ts";
+import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/types.ts";
 import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope } from "./ports.ts";
 
 export const PROTOCOL_VERSION = 1;
@@ -23,7 +24,7 @@ export type Decoded =
   | { readonly ok: false; readonly reason: string };
 
 /** Positions in this list are written to disk and to the network: append only. */
-const ENTRY_KINDS = ["leader_start", "command"] as const satisfies readonly Entry["kind"][];
+const ENTRY_KINDS = ["leader_start", "command", "membership"] as const satisfies readonly Entry["kind"][];
 
 // --- entries ---------------------------------------------------------------------------------------------------------
 
@@ -62,7 +63,9 @@ function entryOf(head: unknown, tail: string, position: number): Entry | null {
   // A UTF-16 unit takes one to three bytes; counting them again would cost a pass over every payload.
   if (kind === undefined || payloadBytes < units || payloadBytes > units * 3) return null;
   if (position + units > tail.length) return null;
-  return { index, term, timeMs, kind, payload: tail.slice(position, position + units), payloadBytes };
+  const payload = tail.slice(position, position + units);
+  if (kind === "membership" && parseMembership(payload) === null) return null;
+  return { index, term, timeMs, kind, payload, payloadBytes };
 }
 
 // --- envelopes -------------------------------------------------------------------------------------------------------
@@ -186,9 +189,12 @@ function messageOf(head: unknown, tail: string): Message | null {
   if (tail !== "") return null;
   switch (head.kind) {
     case "pre_vote":
-    case "vote":
+    case "vote": {
       if (!isCounter(head.lastIndex) || !isCounter(head.lastTerm)) return null;
-      return { kind: head.kind, term, lastIndex: head.lastIndex, lastTerm: head.lastTerm };
+      const { kind, lastIndex, lastTerm, transfer = false } = head; // earlier versions know no transfer
+      if (kind === "pre_vote") return { kind, term, lastIndex, lastTerm };
+      return typeof transfer === "boolean" ? { kind, term, lastIndex, lastTerm, transfer } : null;
+    }
     case "pre_vote_reply":
       return typeof head.granted === "boolean" ? { kind: "pre_vote_reply", term, granted: head.granted } : null;
     case "vote_reply":
@@ -209,10 +215,24 @@ function messageOf(head: unknown, tail: string): Message | null {
       if (!isCounter(head.index) || !isCounter(head.commit) || !isCounter(head.timeMs)) return null;
       return { kind: "quiesce", term, index: head.index, commit: head.commit, timeMs: head.timeMs };
     case "wake":
-      return { kind: "wake", term };
+    case "timeout_now":
+      return { kind: head.kind, term };
+    case "snapshot_offer": {
+      const snapshot = snapshotPositionOf(head.snapshot);
+      return snapshot === null || snapshot.term > term ? null : { kind: "snapshot_offer", term, snapshot };
+    }
     default:
       return null;
   }
+}
+
+/** Reads the position of a snapshot from parsed JSON. */
+export function snapshotPositionOf(value: unknown): SnapshotPosition | null {
+  if (!isObject(value)) return null;
+  const { index, term, timeMs } = value;
+  const membership = readMembership(value.membership);
+  if (!isCounter(index) || !isCounter(term) || !isCounter(timeMs) || membership === null) return null;
+  return { index, term, timeMs, membership };
 }
 
 function appendOf(head: JsonRecord, term: number, tail: string): Message | null {

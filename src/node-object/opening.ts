@@ -23,14 +23,17 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
   const raft = createRaft({
     config: {
       id: config.id,
-      voters: config.members,
       heartbeatMs: config.heartbeatMs,
       electionTimeoutMsMin: config.electionTimeoutMsMin,
       electionTimeoutMsMax: config.electionTimeoutMsMax,
       fence: config.fence,
     },
     random: state.random,
-    log: createLog((from, to, bytesMax) => ports.storage.readLog(from, to, bytesMax), loaded),
+    log: createLog((from, to, bytesMax) => ports.storage.readLog(from, to, bytesMax), {
+      ...loaded,
+      base: { index: 0, term: 0, timeMs: 0, membership: { voters: config.members, learners: [] } },
+      memberships: [],
+    }),
     term: loaded.hardState.term,
     votedFor: loaded.hardState.votedFor,
     commit: machine.appliedIndex,

@@ -317,12 +317,14 @@ function usesStream(body: PeerBody): boolean {
     case "vote":
     case "vote_reply":
     case "wake":
+    case "timeout_now":
       return false;
     case "append":
     case "append_reply":
     case "read_index":
     case "read_index_reply":
     case "quiesce":
+    case "snapshot_offer":
       return true;
     default:
       return unreachable(body.message);

@@ -1,7 +1,8 @@
 /**
  * Quiescence: an idle cluster falls asleep and costs nothing until somebody has something to do (design 02 §4).
  *
- * Q1. A leader falls asleep only when its whole log is committed, and durable here and on every member it reaches.
+ * Q1. A leader falls asleep only when its whole log is committed, and durable here and on every member it reaches,
+ *     learners and receivers of a snapshot among them; and not while it hands over.
  * Q2. A follower falls asleep only when its log is committed to its end and equals its leader's. If it is never told,
  *     or refuses, its election timer goes on: the pre-vote wakes the leader, so every loss heals itself.
  * Q3. Whatever is asked of a sleeping leader finds it awake, and its followers hear from it in the same step. A leader
@@ -11,17 +12,21 @@
  */
 import { assert } from "../base/assert.ts";
 import { startPreVote } from "./elections.ts";
-import { hearsMajority, isReachable, sendHeartbeat } from "./replication.ts";
+import { hearsMajority, sendHeartbeat } from "./replication.ts";
 import {
   electionTime,
   fallAsleep,
   isAsleep,
+  isMember,
+  isReachable,
   type Leader,
   laggingPeers,
   leaderTimeMs,
   type MutableOutput,
+  mayCampaign,
   type Progress,
   type RaftState,
+  send,
   sendToPeers,
 } from "./state.ts";
 import type { Message, NodeId } from "./types.ts";
@@ -43,8 +48,8 @@ export function onQuiesce(state: RaftState, nowMs: number, out: MutableOutput): 
     timeMs: leaderTimeMs(log, role, nowMs),
   };
   for (const [to, progress] of role.progress) {
-    if (isReachable(state, progress, nowMs)) out.sendLate.push({ from: state.config.id, to, message });
-    else lagging.push(to);
+    if (isReachable(state, progress, nowMs)) send(state, to, message, out);
+    else if (progress.leftAt === null) lagging.push(to);
   }
   role.asleep = { lagging };
   role.heartbeatAtMs = Number.POSITIVE_INFINITY;
@@ -54,7 +59,8 @@ export function onQuiesce(state: RaftState, nowMs: number, out: MutableOutput): 
 /** Q1. The term's `leader_start` stands in the log, so it is committed with the rest. */
 function maySleep(state: RaftState, role: Leader, nowMs: number): boolean {
   const { commit, durableIndex, log } = state;
-  if (commit !== log.lastIndex || durableIndex !== log.lastIndex || isReading(role)) return false;
+  if (commit !== log.lastIndex || durableIndex !== log.lastIndex) return false;
+  if (isReading(role) || role.transfer !== null) return false;
   // Without a majority this is a leader of the past, maybe, and check-quorum has to say so.
   if (!hearsMajority(state, role, nowMs)) return false;
   const follows = (progress: Progress) => progress.match === log.lastIndex && progress.sentCommit === commit;
@@ -94,6 +100,7 @@ export function rouse(state: RaftState, nowMs: number): void {
     role.asleep = null;
     role.heartbeatAtMs = nowMs + state.config.heartbeatMs;
     role.postponed = false;
+    role.skewedSinceMs = Number.POSITIVE_INFINITY;
     for (const progress of role.progress.values()) progress.heardAtMs = nowMs;
   }
 }
@@ -109,9 +116,11 @@ export function greetFollowers(state: RaftState, out: MutableOutput): void {
 /**
  * True for what was under way when the sleep began and says nothing new: a `quiesce` of the past, and to a leader the
  * answer to its last heartbeat from a member that it knows to hold everything. They wake nobody, or no sleep would last
- * longer than a round trip.
+ * longer than a round trip. Nor does the pre-vote of a node that has left and has not heard so: it gets its answer.
  */
-export function isEcho({ role, term }: RaftState, from: NodeId, message: Message): boolean {
+export function isEcho(state: RaftState, from: NodeId, message: Message): boolean {
+  const { role, term } = state;
+  if (message.kind === "pre_vote") return !isMember(state, from);
   if (message.kind === "quiesce") return message.term < term;
   if (role.kind !== "leader" || role.asleep === null || role.asleep.lagging.includes(from)) return false;
   return message.kind === "append_reply" && message.result.kind === "matched";
@@ -146,7 +155,7 @@ export function onWakeMessage(state: RaftState, from: NodeId, nowMs: number, wal
  */
 function resumeLeadership(state: RaftState, nowMs: number, wallMs: number, out: MutableOutput): void {
   const { role, log, term, votedFor, config } = state;
-  if (role.kind !== "follower" || role.leader !== null) return;
+  if (role.kind !== "follower" || role.leader !== null || !mayCampaign(state)) return;
   if (votedFor === config.id && log.lastTerm === term) startPreVote(state, nowMs, wallMs, out);
 }
 
@@ -165,6 +174,7 @@ export function assertSleep(state: RaftState): void {
   if (role.kind === "leader" && role.asleep !== null) {
     assert(commit === log.lastIndex, `a leader sleeps at commit ${commit} of ${log.lastIndex}`);
     assert(!isReading(role), "a leader sleeps over reads");
+    assert(role.transfer === null, `a leader sleeps while it hands over to ${role.transfer?.to}`);
     assert(role.heartbeatAtMs === Number.POSITIVE_INFINITY, `a sleeping leader has a timer at ${role.heartbeatAtMs}`);
   }
   if (role.kind === "follower") {

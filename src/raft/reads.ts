@@ -1,13 +1,23 @@
 /**
  * ReadIndex: linearizable reads without log entries (thesis section 6.4).
  *
- * R1. A read is served at the commit index of the moment its round began, confirmed by a majority afterwards.
+ * R1. A read is served at the commit index of the moment its round began, confirmed by a majority of the voters
+ *     afterwards. Learners ask like everybody, but do not confirm.
  * R2. Only replies that carry the number of that round (or the same term's current one) count.
  * R3. No round begins before the leader has committed an entry of its own term (S03).
  * R4. With the fence on, the leader's own share counts only once a write of the round's first turn is durable (S01).
  */
 import { broadcastHeartbeat } from "./replication.ts";
-import { type Leader, leaderOf, leaderTimeMs, type MutableOutput, majority, type RaftState, type ReadRequest } from "./state.ts";
+import {
+  isQuorum,
+  type Leader,
+  leaderOf,
+  leaderTimeMs,
+  type MutableOutput,
+  type RaftState,
+  type ReadRequest,
+  send,
+} from "./state.ts";
 import type { Message, NodeId } from "./types.ts";
 
 type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
@@ -23,8 +33,7 @@ export function onRead(state: RaftState, context: number, nowMs: number, out: Mu
   }
   const leader = leaderOf(state);
   if (leader === null) return;
-  const message: Message = { kind: "read_index", term: state.term, context };
-  out.sendLate.push({ from: state.config.id, to: leader, message });
+  send(state, leader, { kind: "read_index", term: state.term, context }, out);
 }
 
 export function onReadIndex(
@@ -39,8 +48,7 @@ export function onReadIndex(
     return;
   }
   const { term } = state;
-  const reply: Message = { kind: "read_index_reply", term, context: message.context, index: null, timeMs: 0 };
-  out.sendLate.push({ from: state.config.id, to: from, message: reply });
+  send(state, from, { kind: "read_index_reply", term, context: message.context, index: null, timeMs: 0 }, out);
 }
 
 export function onReadIndexReply(message: Of<"read_index_reply">, out: MutableOutput): void {
@@ -48,13 +56,7 @@ export function onReadIndexReply(message: Of<"read_index_reply">, out: MutableOu
   if (message.index !== null) out.reads.push({ context: message.context, index: message.index });
 }
 
-function waitForRound(
-  state: RaftState,
-  role: Leader,
-  request: ReadRequest,
-  nowMs: number,
-  out: MutableOutput,
-): void {
+function waitForRound(state: RaftState, role: Leader, request: ReadRequest, nowMs: number, out: MutableOutput): void {
   if (role.reads.waiting.length >= READS_WAITING_MAX) return;
   role.reads.waiting.push(request);
   startRound(state, nowMs, out);
@@ -74,22 +76,23 @@ export function startRound(state: RaftState, nowMs: number, out: MutableOutput):
   if (!state.config.fence) confirmRound(state, state.config.id, reads.lastRound, nowMs, out);
 }
 
-/** Counts a confirmation of the current term; a majority answers every read of the round and begins the next. */
-export function confirmRound(
-  state: RaftState,
-  from: NodeId,
-  round: number,
-  nowMs: number,
-  out: MutableOutput,
-): void {
+/** Counts a confirmation of the current term; a majority of the voters ends the round and begins the next. */
+export function confirmRound(state: RaftState, from: NodeId, round: number, nowMs: number, out: MutableOutput): void {
   if (state.role.kind !== "leader") return;
   const { reads } = state.role;
   if (reads.round === null || round !== reads.round.id) return;
+  reads.round.confirmed.add(from);
+  endRound(state, state.role, nowMs, out);
+}
+
+/** Answers the round's reads if a majority of those who vote now has confirmed it. */
+export function endRound(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
+  const { reads } = role;
+  if (reads.round === null) return;
   const { confirmed, requests, index } = reads.round;
-  confirmed.add(from);
-  if (confirmed.size < majority(state)) return;
+  if (!isQuorum(state, (id) => confirmed.has(id))) return;
   reads.round = null;
-  const timeMs = leaderTimeMs(state.log, state.role, nowMs);
+  const timeMs = leaderTimeMs(state.log, role, nowMs);
   for (const request of requests) answer(state, request, { index, timeMs }, out);
   startRound(state, nowMs, out);
 }
@@ -104,6 +107,6 @@ function answer(
     out.reads.push({ context: request.context, index });
     return;
   }
-  const message: Message = { kind: "read_index_reply", term: state.term, context: request.context, index, timeMs };
-  out.sendLate.push({ from: state.config.id, to: request.from, message });
+  const { context } = request;
+  send(state, request.from, { kind: "read_index_reply", term: state.term, context, index, timeMs }, out);
 }

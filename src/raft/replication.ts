@@ -3,20 +3,27 @@
  *
  * P1. An acknowledgement names only what its message verified, and leaves only behind the follower's own write.
  * P2. The log is truncated only where an entry of another term stands, never at or below the commit index.
- * P3. Only entries of the leader's own term are committed by counting.
+ * P3. Only entries of the leader's own term are committed by counting, and only voters count (thesis 4.2.1).
  * P4. A follower's commit index never passes what the message verified.
+ * P5. Nothing is asked of the log below its base: a follower that needs it needs a snapshot (`snapshots.ts`).
  */
 import { assert } from "../base/assert.ts";
 import { APPEND_BYTES_MAX, APPEND_ENTRIES_MAX, APPENDS_IN_FLIGHT_MAX } from "../base/limits.ts";
-import { appendEntries, entriesFrom, type RaftLog, termAt, truncateLog } from "./log.ts";
+import { noteClock } from "./clock-skew.ts";
+import { appendEntries, entriesFrom, termAt, truncateLog } from "./log.ts";
+import { awaitSnapshot, offerSnapshot } from "./snapshots.ts";
 import {
   becomeFollower,
+  isQuorum,
+  isReachable,
   type Leader,
   leaderTimeMs,
   type MutableOutput,
   majority,
+  membershipOf,
   type Progress,
   type RaftState,
+  send,
 } from "./state.ts";
 import type { AppendResult, Entry, Message, NodeId, ProposalPayload } from "./types.ts";
 
@@ -26,7 +33,17 @@ type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
 const COMMIT_NOTICE_SHARE = 5;
 
 export function createProgress(next: number, nowMs: number): Progress {
-  return { kind: "probe", match: 0, next, inFlight: [], probing: false, heardAtMs: nowMs, sentCommit: 0 };
+  return {
+    kind: "probe",
+    match: 0,
+    next,
+    inFlight: [],
+    probing: false,
+    heardAtMs: nowMs,
+    sentCommit: 0,
+    clock: null,
+    leftAt: null,
+  };
 }
 
 /** Appends entries of the leader's own term to its log and to the output; the caller sends them. */
@@ -57,10 +74,15 @@ export function onPropose(
   nowMs: number,
   out: MutableOutput,
 ): void {
-  if (state.role.kind !== "leader") return;
+  const { role } = state;
+  if (role.kind !== "leader" || role.transfer !== null) {
+    // While it hands over, a leader takes on nothing: the one that takes over must reach its end (thesis 3.10).
+    out.refusal = role.kind === "leader" ? "transferring" : "not_leader";
+    return;
+  }
   out.proposed = { firstIndex: state.log.lastIndex + 1, term: state.term };
-  appendOwn(state, state.role, "command", payloads, nowMs, out);
-  broadcastAppend(state, state.role, out);
+  appendOwn(state, role, "command", payloads, nowMs, out);
+  broadcastAppend(state, role, out);
 }
 
 export function broadcastAppend(state: RaftState, role: Leader, out: MutableOutput): void {
@@ -69,6 +91,7 @@ export function broadcastAppend(state: RaftState, role: Leader, out: MutableOutp
 
 /** Sends what the follower's window allows. */
 function sendAppends(state: RaftState, role: Leader, to: NodeId, progress: Progress, out: MutableOutput): void {
+  if (progress.kind === "snapshot") return;
   if (progress.kind === "probe") {
     if (progress.probing || progress.next > state.log.lastIndex) return;
     sendAppend(state, role, to, progress, true, out);
@@ -122,6 +145,7 @@ export function sendHeartbeat(state: RaftState, role: Leader, to: NodeId, out: M
   assert(progress !== undefined, `node ${to} is not a follower of ${state.config.id}`);
   // A probe stays out: the answer to the heartbeat ends it, and a peer that does not answer gets no entries meanwhile.
   sendAppend(state, role, to, progress, false, out);
+  if (progress.kind === "snapshot") offerSnapshot(state, role, to, out);
 }
 
 export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out: MutableOutput): void {
@@ -148,14 +172,14 @@ export function onLeaderTick(state: RaftState, role: Leader, nowMs: number, out:
 
 /** Check-quorum (thesis 6.2): a leader that a majority has not answered for an election timeout leads nobody. */
 export function hearsMajority(state: RaftState, role: Leader, nowMs: number): boolean {
-  let heard = 1;
-  for (const progress of role.progress.values()) if (isReachable(state, progress, nowMs)) heard += 1;
-  return heard >= majority(state);
+  return isQuorum(state, (id) => hears(state, role, id, nowMs));
 }
 
-/** A follower that has answered within an election timeout. */
-export function isReachable(state: RaftState, progress: Progress, nowMs: number): boolean {
-  return progress.heardAtMs + state.config.electionTimeoutMsMax >= nowMs;
+/** True for this node itself, and for a follower that has answered within an election timeout. */
+export function hears(state: RaftState, role: Leader, id: NodeId, nowMs: number): boolean {
+  if (id === state.config.id) return true;
+  const progress = role.progress.get(id);
+  return progress !== undefined && isReachable(state, progress, nowMs);
 }
 
 export function onAppend(
@@ -167,8 +191,7 @@ export function onAppend(
   out: MutableOutput,
 ): void {
   const reply = (result: AppendResult, round: number) => {
-    const body: Message = { kind: "append_reply", term: state.term, result, round, wallMs };
-    out.sendLate.push({ from: state.config.id, to: from, message: body });
+    send(state, from, { kind: "append_reply", term: state.term, result, round, wallMs }, out);
   };
   if (message.term < state.term) {
     // The higher term in the reply tells a leader of the past that its time is over. It says nothing else, neither a
@@ -201,7 +224,7 @@ function takeEntries(state: RaftState, message: Of<"append">, out: MutableOutput
     prevIndex = state.commit;
     prevTerm = termAt(log, prevIndex) ?? 0;
   }
-  if (termAt(log, prevIndex) !== prevTerm) return conflictBelow(log, message);
+  if (termAt(log, prevIndex) !== prevTerm) return conflictBelow(state, message);
   const verified = prevIndex + entries.length;
   const fresh = entries.findIndex((entry) => termAt(log, entry.index) !== entry.term);
   if (fresh >= 0) {
@@ -220,11 +243,14 @@ function takeEntries(state: RaftState, message: Of<"append">, out: MutableOutput
   return { kind: "matched", index: verified };
 }
 
-/** The largest index at or below the leader's guess that could still match: (index, term) of our own log. */
-function conflictBelow(log: RaftLog, message: Of<"append">): AppendResult {
+/**
+ * The largest index at or below the leader's guess that could still match: (index, term) of our own log. What is
+ * committed does match, so the search ends there at the latest and never falls below the base.
+ */
+function conflictBelow({ log, commit }: RaftState, message: Of<"append">): AppendResult {
   let index = Math.min(message.prevIndex, log.lastIndex);
   let term = termAt(log, index) ?? 0;
-  while (index > 0 && term > message.prevTerm) {
+  while (index > commit && term > message.prevTerm) {
     index -= 1;
     term = termAt(log, index) ?? 0;
   }
@@ -243,14 +269,16 @@ export function onAppendReply(
   const progress = role.progress.get(from);
   if (progress === undefined) return;
   progress.heardAtMs = nowMs;
+  noteClock(state, progress, message.wallMs, nowMs);
   if (message.result.kind === "matched") onMatched(state, role, progress, message.result.index, nowMs);
-  else onConflict(state, progress, message.result);
+  else onConflict(state, role, from, progress, message.result, out);
   sendAppends(state, role, from, progress, out);
 }
 
 function onMatched(state: RaftState, role: Leader, progress: Progress, index: number, nowMs: number): void {
   assert(index <= state.log.lastIndex, `match ${index} beyond the log's end ${state.log.lastIndex}`);
-  if (progress.kind === "probe") {
+  // Below the base nothing could follow: such a reply is late, or the snapshot that it tells of is too old already.
+  if (progress.kind !== "replicate" && index >= state.log.base.index) {
     progress.kind = "replicate";
     progress.probing = false;
     progress.next = index + 1;
@@ -261,23 +289,39 @@ function onMatched(state: RaftState, role: Leader, progress: Progress, index: nu
   advanceCommit(state, role, nowMs);
 }
 
-/** Back to probing, at the highest index where both logs can agree (paper 5.3, the accelerated back-up). */
-function onConflict(state: RaftState, progress: Progress, conflict: Extract<AppendResult, { kind: "conflict" }>): void {
+/**
+ * Back to probing, at the highest index where both logs can agree (paper 5.3, the accelerated back-up); where that is
+ * below the base, the follower needs a snapshot.
+ */
+function onConflict(
+  state: RaftState,
+  role: Leader,
+  from: NodeId,
+  progress: Progress,
+  conflict: Extract<AppendResult, { kind: "conflict" }>,
+  out: MutableOutput,
+): void {
   // A reply that is older than what we know already says nothing.
   if (conflict.prevIndex <= progress.match) return;
   if (progress.kind === "probe" && conflict.prevIndex !== progress.next - 1) return;
   let index = Math.min(conflict.index, state.log.lastIndex);
   while (index > progress.match && (termAt(state.log, index) ?? 0) > conflict.term) index -= 1;
+  if (Math.max(index, progress.match) < state.log.base.index) {
+    if (progress.kind !== "snapshot") awaitSnapshot(state, role, from, progress, out);
+    return;
+  }
   progress.kind = "probe";
   progress.probing = false;
   progress.inFlight.length = 0;
   progress.next = Math.max(index, progress.match) + 1;
 }
 
-/** Commits the highest entry of the own term that a majority has durably (P3). */
+/** Commits the highest entry of the own term that a majority of the voters has durably (P3). */
 export function advanceCommit(state: RaftState, role: Leader, nowMs: number): void {
-  const matches = [state.durableIndex];
-  for (const progress of role.progress.values()) matches.push(progress.match);
+  // A leader that removes itself replicates what it does not count for (thesis 4.2.2).
+  const matches = membershipOf(state).voters.map((id) => {
+    return id === state.config.id ? state.durableIndex : (role.progress.get(id)?.match ?? 0);
+  });
   matches.sort((left, right) => right - left);
   const index = matches[majority(state) - 1] ?? 0;
   if (index <= state.commit || termAt(state.log, index) !== state.term) return;

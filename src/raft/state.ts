@@ -5,13 +5,22 @@
  */
 import { assert } from "../base/assert.ts";
 import { nextInteger, type Random } from "../base/random.ts";
-import type { RaftLog } from "./log.ts";
-import type { Entry, Envelope, Message, NodeId, Output } from "./types.ts";
+import { newestMembership, type RaftLog } from "./log.ts";
+import { hasMajority, majorityOf } from "./membership.ts";
+import type {
+  Entry,
+  Envelope,
+  Install,
+  Membership,
+  Message,
+  NodeId,
+  Output,
+  Refusal,
+  SnapshotPosition,
+} from "./types.ts";
 
 export interface RaftConfig {
   readonly id: NodeId;
-  /** All voters, own id included: 1, 3, 5 or 7. */
-  readonly voters: readonly NodeId[];
   readonly heartbeatMs: number;
   readonly electionTimeoutMsMin: number;
   readonly electionTimeoutMsMax: number;
@@ -28,6 +37,8 @@ export interface RaftState {
   commit: number;
   /** Own entries up to here are durable (told by `stored`). */
   durableIndex: number;
+  /** The highest term that is known to be durable here: told by `stored`, or by a vote that was asked for in it. */
+  durableTerm: number;
   role: Role;
 }
 
@@ -64,17 +75,26 @@ export interface Candidate {
 
 export interface Leader {
   readonly kind: "leader";
+  /** Of every other member, and of those that are leaving (`Progress.leftAt`). */
   readonly progress: Map<NodeId, Progress>;
   /** Index of this term's `leader_start`: reads wait until it is committed (paper section 8). */
   readonly startIndex: number;
   readonly termWallMs: number;
   readonly termNowMs: number;
+  /** By so much was the log ahead of the voters' clocks when the term began: nobody can take that back. */
+  readonly inheritedSkewMs: number;
+  /** Since when its log time has been too far from the members' clocks (`clock-skew.ts`); Infinity = it is not. */
+  skewedSinceMs: number;
   heartbeatAtMs: number;
   /** The heartbeat timer has fired late and the quorum was not judged; the next heartbeat judges, late or not. */
   postponed: boolean;
   /** When peers that do not yet know the commit index are told; Infinity = they all will be by other messages. */
   commitNoticeAtMs: number;
   readonly reads: LeaderReads;
+  /** What followers whose entries are gone are offered; null: there is nothing, or nobody who needs it. */
+  snapshot: SnapshotPosition | null;
+  /** It is handing over, and takes no proposals meanwhile. */
+  transfer: Transfer | null;
   /** Null while awake. Asleep, both timers are Infinity. */
   asleep: LeaderSleep | null;
 }
@@ -84,10 +104,25 @@ export interface LeaderSleep {
   readonly lagging: readonly NodeId[];
 }
 
-/** What the leader knows of one follower (thesis section 10.2.1). Invariant: 0 <= match < next <= lastIndex + 1. */
+/** A handover that is under way (thesis section 3.10). */
+export interface Transfer {
+  readonly to: NodeId;
+  /** The leader gives it up then, and goes on. */
+  readonly untilMs: number;
+  /** When `timeout_now` was last sent: it is repeated, for it may be lost. */
+  askedAtMs: number;
+}
+
+/**
+ * What the leader knows of one follower (thesis section 10.2.1).
+ * Invariant: 0 <= match < next <= lastIndex + 1, and base < next, so that the position before `next` is known.
+ */
 export interface Progress {
-  /** `probe`: one message at a time until the logs meet; `replicate`: pipelined, `next` runs ahead of `match`. */
-  kind: "probe" | "replicate";
+  /**
+   * `probe`: one message at a time until the logs meet; `replicate`: pipelined, `next` runs ahead of `match`;
+   * `snapshot`: it needs entries that are gone, gets heartbeats at the base, and offers of a snapshot.
+   */
+  kind: "probe" | "replicate" | "snapshot";
   match: number;
   next: number;
   /** Last index of each append in flight, oldest first (replicate only). */
@@ -96,6 +131,16 @@ export interface Progress {
   probing: boolean;
   heardAtMs: number;
   sentCommit: number;
+  /** Its wall clock by its replies; null before the first one. */
+  clock: ClockSample | null;
+  /** Null for a member. Else the index of the entry that removed it: it hears of that, then it is forgotten. */
+  leftAt: number | null;
+}
+
+/** `offsetMs`: how far a wall clock is ahead of this node's monotonic one. */
+export interface ClockSample {
+  readonly offsetMs: number;
+  readonly atMs: number;
 }
 
 export interface ReadRequest {
@@ -124,14 +169,30 @@ export interface MutableOutput {
   sendEarly: Envelope[];
   sendLate: Envelope[];
   truncateFrom: number | null;
+  install: Install | null;
   append: Entry[];
+  dropThrough: SnapshotPosition | null;
   fence: number;
   reads: { context: number; index: number }[];
   proposed: Output["proposed"];
+  refusal: Refusal | null;
+  snapshotOffer: Output["snapshotOffer"];
 }
 
 export function emptyOutput(): MutableOutput {
-  return { sendEarly: [], sendLate: [], truncateFrom: null, append: [], fence: 0, reads: [], proposed: null };
+  return {
+    sendEarly: [],
+    sendLate: [],
+    truncateFrom: null,
+    install: null,
+    append: [],
+    dropThrough: null,
+    fence: 0,
+    reads: [],
+    proposed: null,
+    refusal: null,
+    snapshotOffer: null,
+  };
 }
 
 export function createRaft(options: {
@@ -147,8 +208,8 @@ export function createRaft(options: {
   readonly asleep?: boolean;
 }): RaftState {
   const { config, random, log, term, votedFor, commit, nowMs } = options;
-  assert(config.voters.includes(config.id), `node ${config.id} is not a voter`);
   assert(term >= log.lastTerm, `term ${term} is below the log's last term ${log.lastTerm}`);
+  assert(commit >= log.base.index, `commit ${commit} below the log's base ${log.base.index}`);
   assert(commit <= log.lastIndex, `commit ${commit} beyond the log's end ${log.lastIndex}`);
   const role = followerRole(null, NEVER_MS, 0);
   const state: RaftState = {
@@ -159,6 +220,7 @@ export function createRaft(options: {
     votedFor,
     commit,
     durableIndex: log.lastIndex,
+    durableTerm: term,
     role,
   };
   if (options.asleep === true) fallAsleep(role);
@@ -166,8 +228,44 @@ export function createRaft(options: {
   return state;
 }
 
+/** The membership in force here: the last one in the log, committed or not (thesis 4.1). */
+export function membershipOf(state: RaftState): Membership {
+  return newestMembership(state.log).membership;
+}
+
+export function isVoter(state: RaftState, id: NodeId): boolean {
+  return membershipOf(state).voters.includes(id);
+}
+
+export function isMember(state: RaftState, id: NodeId): boolean {
+  const { voters, learners } = membershipOf(state);
+  return voters.includes(id) || learners.includes(id);
+}
+
 export function majority(state: RaftState): number {
-  return Math.floor(state.config.voters.length / 2) + 1;
+  return majorityOf(membershipOf(state));
+}
+
+/** True if a majority of the voters `agrees`; this node counts only if it votes itself. */
+export function isQuorum(state: RaftState, agrees: (id: NodeId) => boolean): boolean {
+  return hasMajority(membershipOf(state), agrees);
+}
+
+/**
+ * A voter may campaign. So may one whose removal is not known to be committed: its log may be the only one that can
+ * lead (thesis 4.2.2, a leader that crashed while it removed itself from an even number of voters).
+ */
+export function mayCampaign(state: RaftState): boolean {
+  const { id } = state.config;
+  if (isVoter(state, id)) return true;
+  const { memberships } = state.log;
+  const before = memberships[memberships.length - 2];
+  return newestMembership(state.log).index > state.commit && before?.membership.voters.includes(id) === true;
+}
+
+/** A follower that has answered within an election timeout. */
+export function isReachable(state: RaftState, progress: Progress, nowMs: number): boolean {
+  return progress.heardAtMs + state.config.electionTimeoutMsMax >= nowMs;
 }
 
 export function electionTime(state: RaftState, nowMs: number): number {
@@ -212,17 +310,35 @@ export function laggingPeers({ role }: RaftState): readonly NodeId[] {
   return role.kind === "leader" ? (role.asleep?.lagging ?? []) : [];
 }
 
+/** The other voters. */
 export function peersOf(state: RaftState): readonly NodeId[] {
-  return state.config.voters.filter((id) => id !== state.config.id);
+  return membershipOf(state).voters.filter((id) => id !== state.config.id);
+}
+
+/** Every other member. */
+export function followersOf(state: RaftState): readonly NodeId[] {
+  return [...peersOf(state), ...membershipOf(state).learners.filter((id) => id !== state.config.id)];
+}
+
+export function send(state: RaftState, to: NodeId, message: Message, out: MutableOutput): void {
+  out.sendLate.push({ from: state.config.id, to, message });
 }
 
 export function sendToPeers(state: RaftState, message: Message, out: MutableOutput): void {
-  for (const to of peersOf(state)) out.sendLate.push({ from: state.config.id, to, message });
+  for (const to of peersOf(state)) send(state, to, message, out);
 }
 
 /** What an entry of this moment would carry as its time (design 02 §3); null on a node that does not lead. */
 export function logTimeMs(state: RaftState, nowMs: number): number | null {
   return state.role.kind === "leader" ? leaderTimeMs(state.log, state.role, nowMs) : null;
+}
+
+/** The lower median: of three clocks one wrong one cannot choose it; of two it is the slower one. */
+export function medianClock(values: readonly number[]): number {
+  const sorted = [...values].sort((left, right) => left - right);
+  const middle = sorted[(sorted.length - 1) >> 1];
+  assert(middle !== undefined, "a leader has at least its own clock");
+  return Math.floor(middle);
 }
 
 /** A term's time begins at the median of its voters' clocks and advances with the leader's own; it never falls. */

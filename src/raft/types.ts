@@ -3,15 +3,34 @@
  * Payloads are opaque text. Time comes in as `nowMs` (monotonic) and `wallMs`, goes out as `wakeAtMs`.
  */
 
-/** A member of the cluster, 1..7. Never an agent. */
+/** A member of the cluster; small and positive. Never an agent. */
 export type NodeId = number;
+
+/** Who takes part. In force from the moment its entry is appended, committed or not (thesis 4.1). */
+export interface Membership {
+  readonly voters: readonly NodeId[];
+  /** They get every entry, but neither vote nor count (thesis 4.2.1). */
+  readonly learners: readonly NodeId[];
+  /** What the caller keeps with it (the incarnations of the members); opaque here. */
+  readonly extra?: string;
+}
+
+/** Where a snapshot stands, and where a log begins: the last entry it covers, and the membership in force there. */
+export interface SnapshotPosition {
+  readonly index: number;
+  readonly term: number;
+  /** That entry's time: a log that begins behind it must not go back in time. */
+  readonly timeMs: number;
+  readonly membership: Membership;
+}
 
 export interface Entry {
   readonly index: number;
   readonly term: number;
   /** The state machine's only clock: never lower than the previous entry's (design 02 §3). */
   readonly timeMs: number;
-  readonly kind: "leader_start" | "command";
+  readonly kind: "leader_start" | "command" | "membership";
+  /** Opaque, but for `membership` (`membership.ts`). */
   readonly payload: string;
   /** UTF-8 length of `payload`, computed once. */
   readonly payloadBytes: number;
@@ -25,7 +44,14 @@ export interface HardState {
 export type Message =
   | { readonly kind: "pre_vote"; readonly term: number; readonly lastIndex: number; readonly lastTerm: number }
   | { readonly kind: "pre_vote_reply"; readonly term: number; readonly granted: boolean }
-  | { readonly kind: "vote"; readonly term: number; readonly lastIndex: number; readonly lastTerm: number }
+  | {
+      readonly kind: "vote";
+      readonly term: number;
+      readonly lastIndex: number;
+      readonly lastTerm: number;
+      /** The leader itself has asked the sender to take over: do not protect that leader (thesis 4.2.3). */
+      readonly transfer: boolean;
+    }
   | { readonly kind: "vote_reply"; readonly term: number; readonly granted: boolean; readonly wallMs: number }
   | {
       readonly kind: "append";
@@ -65,7 +91,11 @@ export type Message =
       readonly timeMs: number;
     }
   /** Somebody has something to do: do not sleep, and if you lead, say so. */
-  | { readonly kind: "wake"; readonly term: number };
+  | { readonly kind: "wake"; readonly term: number }
+  /** The entries that the receiver needs are gone here: let it fetch this snapshot (thesis 5). Repeated freely. */
+  | { readonly kind: "snapshot_offer"; readonly term: number; readonly snapshot: SnapshotPosition }
+  /** The leader hands its leadership over: campaign at once (thesis 3.10). */
+  | { readonly kind: "timeout_now"; readonly term: number };
 
 export type AppendResult =
   | { readonly kind: "matched"; readonly index: number }
@@ -94,7 +124,42 @@ export type Event =
   /** There is something to do here: end the own sleep, and find the leader if none is known. May be repeated freely. */
   | { readonly kind: "wake" }
   /** For a sleeping leader: look after the members that did not follow it into sleep. An answer wakes it. */
-  | { readonly kind: "probe" };
+  | { readonly kind: "probe" }
+  /** The leader shall change who takes part; answered by `proposed` or `refusal`. Ids in any order. */
+  | { readonly kind: "change_membership"; readonly membership: Membership }
+  /** The leader shall hand its leadership over to this voter; answered by `refusal` (null: it tries). */
+  | { readonly kind: "transfer"; readonly to: NodeId }
+  /**
+   * Entries up to `index` are not needed here any more: the state that is durable covers them. A snapshot that is being
+   * served below it is useless from then on.
+   */
+  | { readonly kind: "truncate_log"; readonly index: number }
+  /** The leader can serve this snapshot of its own applied state; null: the one it could serve is gone. */
+  | { readonly kind: "snapshot_ready"; readonly snapshot: SnapshotPosition | null }
+  /** A snapshot lies here complete and verified; taken in (`persist.install`) or refused (no `install`: discard it). */
+  | { readonly kind: "snapshot_staged"; readonly snapshot: SnapshotPosition };
+
+/** Why a request was not taken. Nothing was appended, nothing has begun. */
+export type Refusal =
+  | "not_leader"
+  /** The leader is handing over; it goes on or another leads within an election timeout. */
+  | "transferring"
+  /** The term's first entry is not committed yet. */
+  | "not_ready"
+  /** An earlier change of membership is not committed yet. */
+  | "change_pending"
+  /** Not well-formed: nobody votes, too many members, an id twice. */
+  | "invalid_membership"
+  /** It is in force already. */
+  | "unchanged"
+  /** More than one voter would come or go at once. */
+  | "several_voters"
+  /** The new voter is no learner, or not close enough behind the leader. */
+  | "not_caught_up"
+  /** The leader does not reach a majority of what would be the voters. */
+  | "quorum_unreachable"
+  | "not_a_voter"
+  | "already_leader";
 
 /** What became durable: the log up to (index, indexTerm), and in `term` the fence of `round` (0 = none). */
 export interface Receipt {
@@ -109,13 +174,24 @@ export interface ProposalPayload {
   readonly payloadBytes: number;
 }
 
+/** A snapshot takes the place of the state and of the log up to its index, or of the whole log. */
+export interface Install {
+  readonly snapshot: SnapshotPosition;
+  /** True: the entries behind the snapshot's index stay. */
+  readonly keepsSuffix: boolean;
+}
+
 /** What must be durable. The caller hands `receipt` back in a `stored` event once it is. */
 export interface Persist {
   readonly receipt: Receipt;
   readonly hardState: HardState | null;
   /** Remove every entry with an index >= this one, before appending. */
   readonly truncateFrom: number | null;
+  /** Swap in the staged state together with its position, which becomes the log's base: one transaction (S53). */
+  readonly install: Install | null;
   readonly append: readonly Entry[];
+  /** Remove every entry with an index <= this one's and remember it as the log's base: one transaction. */
+  readonly dropThrough: SnapshotPosition | null;
   /** A confirmation round needs some storage write of this turn (fence); 0 = none. Any other write serves as well. */
   readonly fence: number;
 }
@@ -130,8 +206,14 @@ export interface Output {
   /** Every entry up to this index is committed: apply what is not yet applied. */
   readonly commitIndex: number;
   readonly reads: readonly { readonly context: number; readonly index: number }[];
-  /** For a propose event: where the proposals were appended, or null when this node does not lead. */
+  /** For `propose` and `change_membership`: where the entries were appended; null when they were refused. */
   readonly proposed: { readonly firstIndex: number; readonly term: number } | null;
+  /** For `propose`, `change_membership` and `transfer`: why not; null when the request was taken. */
+  readonly refusal: Refusal | null;
+  /** A member needs a snapshot and there is none that helps: make one, answer `snapshot_ready`. Repeated until then. */
+  readonly snapshotWanted: boolean;
+  /** Fetch this snapshot from `from`, then say `snapshot_staged`. Repeated; a newer one takes the place of an older one. */
+  readonly snapshotOffer: { readonly from: NodeId; readonly snapshot: SnapshotPosition } | null;
   /** Call `step` with a tick no later than this (monotonic ms). Infinity: asleep, no tick needed. */
   readonly wakeAtMs: number;
 }

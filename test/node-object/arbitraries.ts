@@ -2,7 +2,8 @@
 import fc from "fast-check";
 import { utf8Length } from "../../src/base/bytes.ts";
 import type { ForwardOutcome, Identity, PeerBody, PeerEnvelope } from "../../src/node-object/ports.ts";
-import type { AppendResult, Entry, Message } from "../../src/raft/types.ts";
+import { membershipPayload } from "../../src/raft/membership.ts";
+import type { AppendResult, Entry, Membership, Message } from "../../src/raft/types.ts";
 
 export const counter = fc.oneof(fc.nat({ max: 20 }), fc.nat(), fc.maxSafeNat());
 const nullable = <T>(values: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(values, { nil: null });
@@ -17,6 +18,19 @@ export const text = fc.string({
 });
 const name = fc.string({ minLength: 1, maxLength: 20, unit: "grapheme" });
 
+/** A valid membership of a cluster, with and without what the runtime keeps with it. */
+export const raftMembership: fc.Arbitrary<Membership> = fc
+  .record({
+    voters: fc.uniqueArray(node, { minLength: 1, maxLength: 7 }),
+    learners: fc.uniqueArray(node, { maxLength: 7 }),
+    extra: fc.option(text, { nil: undefined }),
+  })
+  .map(({ voters, learners, extra }) => {
+    const ascending = (ids: readonly number[]) => [...ids].sort((left, right) => left - right);
+    const members = { voters: ascending(voters), learners: ascending(learners.filter((id) => !voters.includes(id))) };
+    return extra === undefined ? members : { ...members, extra };
+  });
+
 /** A run of entries behind (prevIndex, prevTerm), with terms that never fall. */
 export function entryRun(
   prevIndex: number,
@@ -26,14 +40,17 @@ export function entryRun(
   const part = fc.record({
     step: fc.nat({ max: 2 }),
     timeMs: counter,
-    kind: fc.constantFrom("leader_start" as const, "command" as const),
-    payload: text,
+    content: fc.oneof(
+      fc.record({ kind: fc.constantFrom("leader_start" as const, "command" as const), payload: text }),
+      raftMembership.map((one) => ({ kind: "membership" as const, payload: membershipPayload(one).payload })),
+    ),
   });
   return fc.array(part, { minLength: options.minLength ?? 0, maxLength: options.maxLength ?? 8 }).map((parts) => {
     let term = prevTerm;
-    return parts.map(({ step, timeMs, kind, payload }, position) => {
+    return parts.map(({ step, timeMs, content }, position) => {
       term += step;
-      return { index: prevIndex + 1 + position, term, timeMs, kind, payload, payloadBytes: utf8Length(payload) };
+      const payloadBytes = utf8Length(content.payload);
+      return { index: prevIndex + 1 + position, term, timeMs, ...content, payloadBytes };
     });
   });
 }
@@ -56,7 +73,13 @@ const append: fc.Arbitrary<Message> = fc
 export const MESSAGES: { readonly [Kind in Message["kind"]]: fc.Arbitrary<Message> } = {
   pre_vote: fc.record({ kind: fc.constant("pre_vote" as const), term: counter, lastIndex: counter, lastTerm: counter }),
   pre_vote_reply: fc.record({ kind: fc.constant("pre_vote_reply" as const), term: counter, granted: fc.boolean() }),
-  vote: fc.record({ kind: fc.constant("vote" as const), term: counter, lastIndex: counter, lastTerm: counter }),
+  vote: fc.record({
+    kind: fc.constant("vote" as const),
+    term: counter,
+    lastIndex: counter,
+    lastTerm: counter,
+    transfer: fc.boolean(),
+  }),
   vote_reply: fc.record({
     kind: fc.constant("vote_reply" as const),
     term: counter,
@@ -87,6 +110,13 @@ export const MESSAGES: { readonly [Kind in Message["kind"]]: fc.Arbitrary<Messag
     timeMs: counter,
   }),
   wake: fc.record({ kind: fc.constant("wake" as const), term: counter }),
+  snapshot_offer: fc
+    .record({ term: fc.nat(), above: fc.nat({ max: 3 }), index: counter, timeMs: counter, membership: raftMembership })
+    .map(({ term, above, index, timeMs, membership: taken }) => {
+      const snapshot = { index, term, timeMs, membership: taken };
+      return { kind: "snapshot_offer" as const, term: term + above, snapshot };
+    }),
+  timeout_now: fc.record({ kind: fc.constant("timeout_now" as const), term: counter }),
 };
 
 const members = fc.array(fc.record({ id: node, incarnation: counter }), { maxLength: 7 });

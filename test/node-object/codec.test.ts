@@ -60,6 +60,26 @@ describe("entries", () => {
     for (const line of ["", "null", "{}", "[1]", "[null]", "[[]]"]) expect(decodeEntries(`${line}\nab`)).toBeNull();
   });
 
+  test("a membership that is not well-formed is refused", () => {
+    const blockOf = (payload: string) => encodeEntries([{ ...entry(1, payload), kind: "membership" }]);
+    expect(decodeEntries(blockOf('{"voters":[1,2,3],"learners":[4],"extra":"x"}'))).toHaveLength(1);
+    const bad = [
+      "",
+      "{",
+      "null",
+      '{"voters":[1]}',
+      '{"voters":[],"learners":[1]}',
+      '{"voters":[2,1],"learners":[]}',
+      '{"voters":[1,1],"learners":[]}',
+      '{"voters":[1],"learners":[1]}',
+      '{"voters":[0],"learners":[]}',
+      '{"voters":["1"],"learners":[]}',
+      '{"voters":[1,2,3,4,5,6,7,8],"learners":[]}',
+      '{"voters":[1],"learners":[],"extra":1}',
+    ];
+    for (const payload of bad) expect(decodeEntries(blockOf(payload)), payload).toBeNull();
+  });
+
   test("a block of no entries is its own encoding", () => {
     expect(decodeEntries(encodeEntries([]))).toEqual([]);
   });
@@ -125,6 +145,23 @@ describe("frames", () => {
     const sent = frameOf(append(0, 0, []));
     const frame = encodeFrame(sent).replace('"round":0', '"round":0,"colour":"red"');
     expect(decodeFrame(frame)).toEqual({ ok: true, envelope: sent });
+  });
+
+  test("a vote request of a version that knows no transfer asks for none", () => {
+    const frame = encodeFrame(frameOf({ kind: "vote", term: 2, lastIndex: 1, lastTerm: 1, transfer: false }));
+    expect(frame).toContain(',"transfer":false');
+    const decoded = decodeFrame(frame.replace(',"transfer":false', ""));
+    expect(decoded).toEqual(decodeFrame(frame));
+    expect(decodeFrame(frame.replace('"transfer":false', '"transfer":1')).ok).toBe(false);
+  });
+
+  test("an offer of a snapshot of a later term, or without a membership, is refused", () => {
+    const snapshot = { index: 9, term: 3, timeMs: 5, membership: { voters: [1, 2, 3], learners: [] } };
+    const offer = (term: number) => encodeFrame(frameOf({ kind: "snapshot_offer", term, snapshot }));
+    expect(decodeFrame(offer(3)).ok).toBe(true);
+    expect(decodeFrame(offer(2)).ok).toBe(false);
+    expect(decodeFrame(offer(3).replace("[1,2,3]", "[]")).ok).toBe(false);
+    expect(decodeFrame(offer(3).replace('"index":9', '"index":-9')).ok).toBe(false);
   });
 
   test("text behind a message that has none is refused", () => {

@@ -9,7 +9,7 @@ const heartbeat: PeerBody = {
   kind: "raft",
   message: { kind: "append", term: 1, prevIndex: 0, prevTerm: 0, commit: 0, round: 0, entries: [] },
 };
-const vote: PeerBody = { kind: "raft", message: { kind: "vote", term: 1, lastIndex: 0, lastTerm: 0 } };
+const vote: PeerBody = { kind: "raft", message: { kind: "vote", term: 1, lastIndex: 0, lastTerm: 0, transfer: false } };
 
 function envelope(from: number, to: number, body: PeerBody = heartbeat): PeerEnvelope {
   return { protocol: 1, clusterId: "c", from, fromIncarnation: from, to, toIncarnation: to, body };

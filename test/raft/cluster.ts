@@ -8,18 +8,42 @@
  * H3. The pool keeps messages in the order of sending; a test delivers, drops, repeats or reorders them. A message to a
  *     crashed node or over a cut link vanishes when it is delivered.
  * H4. Every step is checked (`safety.ts`).
+ * H5. A snapshot is its position: what lies at `staged` may be installed, and then the applied index is the snapshot's.
+ *     Nodes outside of the first membership start with nothing and know nobody, as new ones do.
  */
 import { createRandom } from "../../src/base/random.ts";
-import { createLog } from "../../src/raft/log.ts";
-import { createRaft, isAsleep, type RaftState } from "../../src/raft/state.ts";
+import { createLog, positionAt } from "../../src/raft/log.ts";
+import { NO_MEMBERS } from "../../src/raft/membership.ts";
+import { createRaft, isAsleep, membershipOf, type RaftState } from "../../src/raft/state.ts";
 import { step } from "../../src/raft/step.ts";
-import type { Entry, Envelope, Event, Message, NodeId, Output } from "../../src/raft/types.ts";
-import { configOf, entriesOf, logTerms, payload, readerOver } from "./fixtures.ts";
-import { checkEntries, checkStep, createSafety, type Safety, type Written } from "./safety.ts";
+import type {
+  Entry,
+  Envelope,
+  Event,
+  Membership,
+  Message,
+  NodeId,
+  Output,
+  SnapshotPosition,
+} from "../../src/raft/types.ts";
+import {
+  configOf,
+  entriesOf,
+  loadedLog,
+  logTerms,
+  members,
+  payload,
+  positionOf,
+  readerOver,
+  votersUpTo,
+} from "./fixtures.ts";
+import { checkEntries, checkStep, createSafety, forgetTerm, type Safety, type Written } from "./safety.ts";
 
 interface Disk {
   term: number;
   votedFor: NodeId | null;
+  base: SnapshotPosition;
+  /** Behind the base. */
   entries: Entry[];
   applied: number;
 }
@@ -44,10 +68,16 @@ export interface ClusterNode {
   wakeAtMs: number;
   starts: number;
   readonly reads: ReadAnswer[];
+  snapshotWanted: boolean;
+  /** The last snapshot that it was told to fetch. */
+  offered: SnapshotPosition | null;
 }
 
 export interface ClusterOptions {
   readonly size: number;
+  /** The first membership; by default all vote. */
+  readonly voters?: readonly NodeId[];
+  readonly learners?: readonly NodeId[];
   readonly fence?: boolean;
   readonly seed?: number;
   /** Terms of the log that a node starts with. */
@@ -61,7 +91,7 @@ const STABLE_DELIVERIES_MAX = 100_000;
 
 export class Cluster {
   readonly nodes: readonly ClusterNode[];
-  readonly safety: Safety = createSafety();
+  readonly safety: Safety;
   pool: Envelope[] = [];
   /** Called with every envelope that reaches a running node. */
   onDelivery: (envelope: Envelope) => void = () => {};
@@ -72,23 +102,30 @@ export class Cluster {
 
   constructor(options: ClusterOptions) {
     this.#options = options;
+    const first =
+      options.voters === undefined ? votersUpTo(options.size) : members(options.voters, options.learners ?? []);
+    this.safety = createSafety(first);
     this.nodes = Array.from({ length: options.size }, (_, position) => {
       const id = position + 1;
       const entries = entriesOf(options.logs?.[id] ?? []);
       const term = options.terms?.[id] ?? entries.at(-1)?.term ?? 0;
       checkEntries(this.safety, entries, 0);
+      const knows = first.voters.includes(id) || first.learners.includes(id);
+      const base = positionOf(0, 0, knows ? first : NO_MEMBERS);
       return {
         id,
-        disk: { term, votedFor: options.votes?.[id] ?? null, entries, applied: 0 },
+        disk: { term, votedFor: options.votes?.[id] ?? null, base, entries, applied: 0 },
         state: null,
         turns: [],
         held: false,
-        written: { term: 0, votedFor: null, terms: [] },
+        written: { term: 0, votedFor: null, base, terms: [] },
         nowMs: 0,
         wallOffsetMs: 0,
         wakeAtMs: 0,
         starts: 0,
         reads: [],
+        snapshotWanted: false,
+        offered: null,
       };
     });
     for (const { id } of this.nodes) this.restart(id);
@@ -126,8 +163,11 @@ export class Cluster {
     const state = this.state(id);
     const before = { commit: state.commit, leaderOfTerm: state.role.kind === "leader" ? state.term : null };
     const output = step(state, event, node.nowMs, node.nowMs + node.wallOffsetMs);
-    checkStep(this.safety, state, output, before, node.written);
+    const holds = (voter: NodeId, index: number, term: number) => this.#holds(voter, index, term);
+    checkStep(this.safety, state, output, before, node.written, holds);
     this.onOutput(output, id);
+    node.snapshotWanted = output.snapshotWanted;
+    if (output.snapshotOffer !== null) node.offered = output.snapshotOffer.snapshot;
     node.wakeAtMs = output.wakeAtMs;
     this.pool.push(...output.sendEarly);
     node.turns.push(output);
@@ -169,6 +209,52 @@ export class Cluster {
     return this.step(id, { kind: "tick" });
   }
 
+  change(id: NodeId, membership: Membership): Output {
+    return this.step(id, { kind: "change_membership", membership });
+  }
+
+  transfer(id: NodeId, to: NodeId): Output {
+    return this.step(id, { kind: "transfer", to });
+  }
+
+  /** Through what is applied, or less. */
+  truncate(id: NodeId, index = this.applied(id)): Output {
+    return this.step(id, { kind: "truncate_log", index });
+  }
+
+  /** What is applied and durable, as far as this instance of the node knows. */
+  applied(id: NodeId): number {
+    return Math.min(this.state(id).commit, this.node(id).disk.applied);
+  }
+
+  /** The node can serve a snapshot of what it has applied. */
+  snapshot(id: NodeId): SnapshotPosition {
+    const { log } = this.state(id);
+    const snapshot = positionAt(log, Math.max(log.base.index, this.applied(id)));
+    this.step(id, { kind: "snapshot_ready", snapshot });
+    return snapshot;
+  }
+
+  /** The node has fetched a snapshot, by default the last one that it was offered. */
+  stage(id: NodeId, snapshot = this.node(id).offered): Output {
+    if (snapshot === null) throw new Error(`node ${id} was offered no snapshot`);
+    return this.step(id, { kind: "snapshot_staged", snapshot });
+  }
+
+  /** Whoever wants a snapshot gets one, and whoever was offered one has fetched it. */
+  serveSnapshots(): void {
+    for (const { id, state, snapshotWanted } of this.nodes) if (state !== null && snapshotWanted) this.snapshot(id);
+    for (const node of this.nodes) {
+      if (node.state === null || node.offered === null) continue;
+      this.stage(node.id);
+      node.offered = null;
+    }
+  }
+
+  membership(id: NodeId): Membership {
+    return membershipOf(this.state(id));
+  }
+
   /** Campaigns and delivers until the pool is empty; the node must have won. */
   elect(id: NodeId): void {
     this.campaign(id);
@@ -200,7 +286,8 @@ export class Cluster {
   /** Memory is lost. Of the turns under way the oldest `turnsKept` reach the disk, but nothing of them leaves. */
   crash(id: NodeId, turnsKept = 0): void {
     const node = this.node(id);
-    for (const output of node.turns.slice(0, turnsKept)) write(node.disk, output);
+    for (const output of node.turns.slice(0, turnsKept)) this.#write(node.disk, output);
+    if (node.state !== null && node.disk.term < node.state.term) forgetTerm(this.safety, node.state.term, id);
     node.state = null;
     node.turns = [];
   }
@@ -215,34 +302,48 @@ export class Cluster {
   restart(id: NodeId, options: { readonly applied?: number; readonly asleep?: boolean } = {}): void {
     const node = this.node(id);
     const { disk } = node;
-    const last = disk.entries.at(-1);
+    const read = readerOver(() => disk.entries);
     node.starts += 1;
     node.held = false;
     node.turns = [];
-    node.written = { term: disk.term, votedFor: disk.votedFor, terms: disk.entries.map((entry) => entry.term) };
-    const log = createLog(
-      readerOver(() => disk.entries),
-      { lastIndex: disk.entries.length, lastTerm: last?.term ?? 0, lastTimeMs: last?.timeMs ?? 0 },
-    );
+    node.snapshotWanted = false;
+    node.offered = null;
+    const { term, votedFor, base } = disk;
+    node.written = { term, votedFor, base, terms: disk.entries.map((entry) => entry.term) };
+    const log = createLog(read, loadedLog(read, base, disk.entries.at(-1)));
     const seed = (this.#options.seed ?? 1) * 1000 + id * 100 + node.starts;
     node.state = createRaft({
-      config: configOf(id, this.#options.size, this.#options.fence ?? false),
+      config: configOf(id, this.#options.fence ?? false),
       random: createRandom(seed),
       log,
-      term: disk.term,
-      votedFor: disk.votedFor,
-      commit: options.applied ?? disk.applied,
+      term,
+      votedFor,
+      commit: Math.max(base.index, options.applied ?? disk.applied),
       nowMs: node.nowMs,
       asleep: options.asleep ?? false,
     });
     node.wakeAtMs = node.state.role.kind === "follower" ? node.state.role.electionAtMs : node.nowMs;
   }
 
+  /** True if the disk has the entry, or a snapshot in its place. */
+  #holds(id: NodeId, index: number, term: number): boolean {
+    const { base, entries } = this.node(id).disk;
+    return index <= base.index || entries[index - base.index - 1]?.term === term;
+  }
+
   #carryOut(node: ClusterNode, output: Output): void {
-    write(node.disk, output);
+    this.#write(node.disk, output);
     this.pool.push(...output.sendLate);
     node.reads.push(...output.reads);
     if (output.persist !== null) this.step(node.id, { kind: "stored", receipt: output.persist.receipt });
+  }
+
+  #write(disk: Disk, output: Output): void {
+    write(disk, output);
+    const first = output.persist?.append[0];
+    if (first === undefined) return;
+    const before = disk.entries[first.index - disk.base.index - 2]?.term ?? disk.base.term;
+    checkEntries(this.safety, output.persist?.append ?? [], before);
   }
 
   // Network
@@ -286,6 +387,7 @@ export class Cluster {
   hand(envelope: Envelope): void {
     const { from, to, message } = envelope;
     if (this.node(to).state === null || this.isCut(from, to)) return;
+    if (message.kind === "append") checkEntries(this.safety, message.entries, message.prevTerm);
     this.onDelivery(envelope);
     this.step(to, { kind: "message", from, message });
   }
@@ -319,12 +421,13 @@ export class Cluster {
     for (const id of ids) this.node(id).nowMs += ms;
   }
 
-  /** Time passes in small pieces: timers fire when due, messages arrive at once. */
+  /** Time passes in small pieces: timers fire when due, messages and snapshots arrive at once. */
   pass(ms: number, pieceMs = 5): void {
     for (let passed = 0; passed < ms; passed += pieceMs) {
       this.advance(pieceMs);
       for (const { id, state, wakeAtMs, nowMs } of this.nodes) if (state !== null && wakeAtMs <= nowMs) this.tick(id);
       this.stabilize();
+      this.serveSnapshots();
     }
   }
 
@@ -345,8 +448,20 @@ function write(disk: Disk, output: Output): void {
       disk.term = persist.hardState.term;
       disk.votedFor = persist.hardState.votedFor;
     }
-    if (persist.truncateFrom !== null) disk.entries = disk.entries.slice(0, persist.truncateFrom - 1);
+    if (persist.truncateFrom !== null) {
+      disk.entries = disk.entries.slice(0, persist.truncateFrom - disk.base.index - 1);
+    }
+    if (persist.install !== null) {
+      const { snapshot, keepsSuffix } = persist.install;
+      disk.entries = keepsSuffix ? disk.entries.slice(snapshot.index - disk.base.index) : [];
+      disk.base = snapshot;
+      disk.applied = snapshot.index;
+    }
     disk.entries.push(...persist.append);
+    if (persist.dropThrough !== null) {
+      disk.entries = disk.entries.slice(persist.dropThrough.index - disk.base.index);
+      disk.base = persist.dropThrough;
+    }
   }
   disk.applied = Math.max(disk.applied, output.commitIndex);
 }

@@ -19,6 +19,7 @@ import {
   stored,
   theOnly,
   tick,
+  vote,
 } from "./fixtures.ts";
 
 describe("a leader commits what a majority has written (paper 5.3)", () => {
@@ -332,7 +333,7 @@ describe("receipts of writes (S09)", () => {
   test("a write of the hard state alone vouches for the whole log before it: writes are made in order", () => {
     const state = raft();
     receive(state, 2, append({ entries: entriesOf([1, 1]) }));
-    const voted = receive(state, 3, { kind: "vote", term: 5, lastIndex: 9, lastTerm: 4 }, ELECTION_MS_MAX);
+    const voted = receive(state, 3, vote(5, 9, 4), ELECTION_MS_MAX);
     expect(voted.persist?.append).toEqual([]);
     stored(state, voted, ELECTION_MS_MAX);
     expect(state.durableIndex).toBe(2);

@@ -3,10 +3,21 @@
  * Everything here is plain data; the cluster harness builds on it.
  */
 import { createRandom } from "../../src/base/random.ts";
-import { createLog, entryAt, type LogReader } from "../../src/raft/log.ts";
+import { createLog, entryAt, type LoadedLog, type LogReader, membershipEntries } from "../../src/raft/log.ts";
+import { membershipPayload } from "../../src/raft/membership.ts";
 import { createRaft, type Leader, majority, peersOf, type RaftConfig, type RaftState } from "../../src/raft/state.ts";
 import { step } from "../../src/raft/step.ts";
-import type { Entry, Envelope, Event, Message, NodeId, Output, ProposalPayload } from "../../src/raft/types.ts";
+import type {
+  Entry,
+  Envelope,
+  Event,
+  Membership,
+  Message,
+  NodeId,
+  Output,
+  ProposalPayload,
+  SnapshotPosition,
+} from "../../src/raft/types.ts";
 
 export const HEARTBEAT_MS = 50;
 export const ELECTION_MS_MIN = 300;
@@ -14,10 +25,23 @@ export const ELECTION_MS_MAX = 600;
 
 export type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
 
-export function configOf(id: NodeId, size: number, fence = false): RaftConfig {
+export function members(voters: readonly NodeId[], learners: readonly NodeId[] = [], extra?: string): Membership {
+  return extra === undefined ? { voters, learners } : { voters, learners, extra };
+}
+
+/** Voters 1 to `size`. */
+export function votersUpTo(size: number): Membership {
+  return members(Array.from({ length: size }, (_, position) => position + 1));
+}
+
+/** The position of a snapshot whose last entry is (index, term), as `entry` makes it. */
+export function positionOf(index: number, term: number, membership = votersUpTo(3)): SnapshotPosition {
+  return { index, term, timeMs: index, membership };
+}
+
+export function configOf(id: NodeId, fence = false): RaftConfig {
   return {
     id,
-    voters: Array.from({ length: size }, (_, position) => position + 1),
     heartbeatMs: HEARTBEAT_MS,
     electionTimeoutMsMin: ELECTION_MS_MIN,
     electionTimeoutMsMax: ELECTION_MS_MAX,
@@ -28,6 +52,10 @@ export function configOf(id: NodeId, size: number, fence = false): RaftConfig {
 export function entry(index: number, term: number, changes: Partial<Entry> = {}): Entry {
   const payload = changes.payload ?? `t${term}i${index}`;
   return { index, term, timeMs: index, kind: "command", payload, payloadBytes: payload.length, ...changes };
+}
+
+export function membershipEntry(index: number, term: number, membership: Membership): Entry {
+  return entry(index, term, { kind: "membership", ...membershipPayload(membership) });
 }
 
 /** Entries with these terms, at indexes `first`, `first + 1`, … */
@@ -45,7 +73,9 @@ export function readerOver(durable: () => readonly Entry[]): LogReader {
   return (from, to, bytesMax) => {
     const found: Entry[] = [];
     let bytes = 0;
-    for (const candidate of durable().slice(from - 1, to)) {
+    const entries = durable();
+    const first = entries[0]?.index ?? 1;
+    for (const candidate of entries.slice(Math.max(0, from - first), Math.max(0, to - first + 1))) {
       bytes += candidate.payloadBytes;
       if (found.length > 0 && bytes > bytesMax) break;
       found.push(candidate);
@@ -54,9 +84,24 @@ export function readerOver(durable: () => readonly Entry[]): LogReader {
   };
 }
 
+/** What a storage with these rows tells a node that starts. */
+export function loadedLog(read: LogReader, base: SnapshotPosition, last: Entry | undefined): LoadedLog {
+  const end = last ?? base;
+  return {
+    base,
+    lastIndex: end.index,
+    lastTerm: end.term,
+    lastTimeMs: end.timeMs,
+    memberships: membershipEntries(read, base.index + 1, end.index, 1000),
+  };
+}
+
 export interface RaftOptions {
   readonly id?: NodeId;
+  /** Voters 1 to `size`, unless `base` says otherwise. */
   readonly size?: number;
+  /** Where the log begins. */
+  readonly base?: SnapshotPosition;
   readonly fence?: boolean;
   readonly seed?: number;
   /** Terms of the durable log. */
@@ -71,19 +116,17 @@ export interface RaftOptions {
 
 /** A follower that has just started from the given durable state. */
 export function raft(options: RaftOptions = {}): RaftState {
-  const durable = options.entries ?? entriesOf(options.terms ?? []);
-  const last = durable.at(-1);
-  const lastTerm = last?.term ?? 0;
+  const base = options.base ?? positionOf(0, 0, votersUpTo(options.size ?? 3));
+  const durable = options.entries ?? entriesOf(options.terms ?? [], base.index + 1);
+  const read = readerOver(() => durable);
+  const loaded = loadedLog(read, base, durable.at(-1));
   return createRaft({
-    config: configOf(options.id ?? 1, options.size ?? 3, options.fence ?? false),
+    config: configOf(options.id ?? 1, options.fence ?? false),
     random: createRandom(options.seed ?? 1),
-    log: createLog(
-      readerOver(() => durable),
-      { lastIndex: durable.length, lastTerm, lastTimeMs: last?.timeMs ?? 0 },
-    ),
-    term: options.term ?? lastTerm,
+    log: createLog(read, loaded),
+    term: options.term ?? loaded.lastTerm,
     votedFor: options.votedFor ?? null,
-    commit: options.commit ?? 0,
+    commit: options.commit ?? base.index,
     nowMs: options.nowMs ?? 0,
     asleep: options.asleep ?? false,
   });
@@ -126,8 +169,8 @@ export function append(options: Partial<Omit<Of<"append">, "kind">>): Of<"append
   return { kind: "append", term: 1, prevIndex: 0, prevTerm: 0, commit: 0, round: 0, entries: [], ...options };
 }
 
-export function matched(term: number, index: number, round = 0): Of<"append_reply"> {
-  return { kind: "append_reply", term, result: { kind: "matched", index }, round, wallMs: 0 };
+export function matched(term: number, index: number, round = 0, wallMs = 0): Of<"append_reply"> {
+  return { kind: "append_reply", term, result: { kind: "matched", index }, round, wallMs };
 }
 
 export function conflict(
@@ -138,8 +181,8 @@ export function conflict(
   return { kind: "append_reply", term, result: { kind: "conflict", prevIndex, ...hint }, round: 0, wallMs: 0 };
 }
 
-export function vote(term: number, lastIndex: number, lastTerm: number): Of<"vote"> {
-  return { kind: "vote", term, lastIndex, lastTerm };
+export function vote(term: number, lastIndex: number, lastTerm: number, transfer = false): Of<"vote"> {
+  return { kind: "vote", term, lastIndex, lastTerm, transfer };
 }
 
 export function preVote(term: number, lastIndex: number, lastTerm: number): Of<"pre_vote"> {
@@ -213,10 +256,12 @@ export function logTerms(state: RaftState): number[] {
   return logEntries(state).map((logged) => logged.term);
 }
 
-export function logEntries(state: RaftState): Entry[] {
-  return Array.from({ length: state.log.lastIndex }, (_, position) => {
-    const logged = entryAt(state.log, position + 1);
-    if (logged === undefined) throw new Error(`no entry ${position + 1}`);
+/** The entries behind the log's base. */
+export function logEntries({ log }: RaftState): Entry[] {
+  return Array.from({ length: log.lastIndex - log.base.index }, (_, position) => {
+    const index = log.base.index + 1 + position;
+    const logged = entryAt(log, index);
+    if (logged === undefined) throw new Error(`no entry ${index}`);
     return logged;
   });
 }

@@ -16,6 +16,7 @@ import {
   leadAndCommit,
   leaderRole,
   matched,
+  positionOf,
   propose,
   raft,
   receive,
@@ -89,7 +90,9 @@ describe("what is written", () => {
       receipt: { index: 3, indexTerm: 3, term: 3, round: 0 },
       hardState: { term: 3, votedFor: null },
       truncateFrom: 2,
+      install: null,
       append: entries,
+      dropThrough: null,
       fence: 0,
     });
   });
@@ -215,8 +218,8 @@ describe("a broken invariant throws, and the caller halts the node (I1, I2)", ()
     expect(() => tick(state, 1)).toThrow(AssertionError);
   });
 
-  test("a node that is not among its voters", () => {
-    expect(() => raft({ id: 9, size: 3 })).toThrow(AssertionError);
+  test("a start with less committed than the log's base covers", () => {
+    expect(() => raft({ base: positionOf(5, 1), commit: 4 })).toThrow(AssertionError);
   });
 
   test("a start with more applied than the log holds", () => {

@@ -1,326 +1,28 @@
 /**
- * Thousands of random events against clusters of three and five: deliveries in any order, losses, repeats, slow disks,
- * crashes, cut links, stalled clocks, and a cluster that is told to sleep and is woken at any moment (design 02 §4).
+ * Thousands of random events against clusters of three and five voters and two nodes that may join: faults
+ * (`random-faults.ts`), changes of membership, handovers, cut logs and snapshots (`random-changes.ts`).
  * After each step the safety claims of `safety.ts` are checked, and every read that is answered must not be older than
- * what was committed when it was asked for. In the end everything works again: then one `wake` anywhere must be enough,
- * also for a cluster that sleeps and of which any nodes have lost their memory. A failure names its seed and event.
+ * what was committed when it was asked for. In the end everything works again: then one `wake` of any member must be
+ * enough, also for a cluster that sleeps and of which any nodes have lost their memory. A failure names its seed and event.
  */
 import { describe, expect, test } from "vitest";
-import { createRandom, nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
-import { isAsleep, leaderOf } from "../../src/raft/state.ts";
-import type { Envelope, NodeId } from "../../src/raft/types.ts";
+import { createRandom, nextFloat } from "../../src/base/random.ts";
+import { newestMembership } from "../../src/raft/log.ts";
+import { isAsleep, isMember, leaderOf } from "../../src/raft/state.ts";
+import type { NodeId, Output } from "../../src/raft/types.ts";
 import { Cluster } from "./cluster.ts";
-import { ELECTION_MS_MAX, ELECTION_MS_MIN, HEARTBEAT_MS, logEntries } from "./fixtures.ts";
+import { ELECTION_MS_MAX, HEARTBEAT_MS, logEntries, votersUpTo } from "./fixtures.ts";
+import { CHANGES } from "./random-changes.ts";
+import { FAULTS } from "./random-faults.ts";
+import { act, COUNTS, type Counts, checkReads, noCounts, pick, type Run, type Weighted } from "./random-run.ts";
 
-const POOL_MESSAGES_MAX = 400;
 /** More seeds for a longer hunt: CONCORD_RAFT_SEEDS=5000. */
 const SEEDS = Number(process.env.CONCORD_RAFT_SEEDS ?? 70);
 
-interface Run {
-  readonly cluster: Cluster;
-  readonly random: Random;
-  readonly size: number;
-  /** For each read, by context: how much was committed when it was asked for. */
-  readonly floors: Map<number, number>;
-  readonly readsSeen: number[];
-  readonly counts: Counts;
-  nextContext: number;
-  /** Messages that are on their way for a long time. */
-  parked: Envelope[];
-}
-
-interface Counts {
-  elections: number;
-  commits: number;
-  reads: number;
-  truncations: number;
-  crashes: number;
-  /** Leaders that fell asleep, and members that followed them. */
-  sleeps: number;
-  followed: number;
-}
-
-const COUNTS = ["elections", "commits", "reads", "truncations", "crashes", "sleeps", "followed"] as const;
-
-function noCounts(): Counts {
-  return { elections: 0, commits: 0, reads: 0, truncations: 0, crashes: 0, sleeps: 0, followed: 0 };
-}
-
-type Action = (run: Run) => void;
-
-const ACTIONS: readonly (readonly [weight: number, action: Action])[] = [
-  [60, deliver],
-  [2, drop],
-  [3, repeat],
-  [22, passTime],
-  [9, propose],
-  [5, read],
-  [12, writeOne],
-  [2, holdOrRelease],
-  [2, park],
-  [0.7, unpark],
-  [0.6, newWeather],
-  [0.8, crash],
-  [3, restart],
-  [0.5, cut],
-  [0.4, partition],
-  [0.7, silenceLeader],
-  [1, heal],
-  [0.6, campaign],
-  [1.2, usurp],
-  [0.6, stall],
-  [2, quiesce],
-  [2.5, lull],
-  [2, wake],
-  [1, probe],
-  [1, evict],
-];
-const WEIGHTS = ACTIONS.reduce((sum, [weight]) => sum + weight, 0);
-
-function anyNode(run: Run): NodeId {
-  return nextInteger(run.random, 1, run.size);
-}
-
-function running(run: Run): NodeId | null {
-  const id = anyNode(run);
-  return run.cluster.node(id).state === null ? null : id;
-}
-
-function anyMessage(run: Run): number {
-  return nextInteger(run.random, 0, run.cluster.pool.length - 1);
-}
-
-function deliver(run: Run): void {
-  const { cluster, random } = run;
-  // Mostly in order, as a stream would; often enough not.
-  for (let count = nextInteger(random, 1, run.size); count > 0 && cluster.pool.length > 0; count -= 1) {
-    cluster.deliverAt(nextFloat(random) < 0.6 ? 0 : anyMessage(run));
-  }
-}
-
-function drop(run: Run): void {
-  if (run.cluster.pool.length > 0) run.cluster.pool.splice(anyMessage(run), 1);
-}
-
-function repeat(run: Run): void {
-  const envelope = run.cluster.pool[anyMessage(run)];
-  if (envelope !== undefined) run.cluster.pool.push(envelope);
-}
-
-function passTime(run: Run): void {
-  const { cluster, random } = run;
-  for (const node of cluster.nodes) {
-    // Clocks of different speed; timers that fire late.
-    node.nowMs += nextFloat(random) * 50;
-    if (node.state !== null && node.wakeAtMs <= node.nowMs && nextFloat(random) < 0.8) cluster.tick(node.id);
-  }
-}
-
-function propose(run: Run): void {
-  const leader = run.cluster.leader();
-  const id = leader !== null && nextFloat(run.random) < 0.8 ? leader : running(run);
-  if (id === null) return;
-  const texts = Array.from({ length: nextInteger(run.random, 1, 3) }, () => `p${run.random.state}`);
-  run.cluster.propose(id, ...texts);
-}
-
-function read(run: Run): void {
-  const id = running(run);
-  if (id !== null) readOn(run, id);
-}
-
-function readOn(run: Run, id: NodeId): void {
-  run.nextContext += 1;
-  run.floors.set(run.nextContext, run.cluster.safety.committed.length);
-  run.cluster.read(id, run.nextContext);
-}
-
-function writeOne(run: Run): void {
-  const id = running(run);
-  if (id !== null) run.cluster.flush(id, 1);
-}
-
-function holdOrRelease(run: Run): void {
-  const id = running(run);
-  if (id === null) return;
-  if (run.cluster.node(id).held) run.cluster.release(id);
-  else if (nextFloat(run.random) < 0.5) run.cluster.hold(id);
-}
-
-/** Everything that is under way comes much later. */
-function park(run: Run): void {
-  const { cluster, random } = run;
-  const delayed = cluster.take(() => nextFloat(random) < 0.3);
-  run.parked.push(...delayed);
-}
-
-function unpark(run: Run): void {
-  run.cluster.pool.push(...run.parked.splice(0, nextInteger(run.random, 0, run.parked.length)));
-}
-
-/** Faults come together: some disks stop, the others work, the network falls apart, several nodes die at once. */
-function newWeather(run: Run): void {
-  const { cluster, random } = run;
-  const storm = nextFloat(random);
-  for (const node of cluster.nodes) node.wallOffsetMs = nextInteger(random, -5000, 5000);
-  for (const { id, state, turns } of cluster.nodes) {
-    if (state === null) {
-      if (nextFloat(random) < 0.7) cluster.restart(id);
-    } else if (nextFloat(random) < 0.3 * storm) cluster.crash(id, nextInteger(random, 0, turns.length));
-    else if (nextFloat(random) < 0.5 * storm) cluster.hold(id);
-    else cluster.release(id);
-  }
-  if (nextFloat(random) < storm) partition(run);
-  else cluster.heal();
-  // Elections at once, rather than after a silence that lets everybody agree.
-  for (const node of cluster.nodes) {
-    if (nextFloat(random) < storm) node.nowMs += ELECTION_MS_MIN;
-    if (node.state !== null && nextFloat(random) < 0.5 * storm) cluster.campaign(node.id);
-  }
-}
-
-function crash(run: Run): void {
-  const id = running(run);
-  if (id === null) return;
-  run.counts.crashes += 1;
-  run.cluster.crash(id, nextInteger(run.random, 0, run.cluster.node(id).turns.length));
-}
-
-function restart(run: Run): void {
-  const node = run.cluster.node(anyNode(run));
-  const asleep = nextFloat(run.random) < 0.3;
-  if (node.state !== null) return;
-  run.cluster.restart(node.id, { applied: nextInteger(run.random, 0, node.disk.applied), asleep });
-}
-
-function cut(run: Run): void {
-  const [left, right] = [anyNode(run), anyNode(run)];
-  if (left !== right) run.cluster.cutOneWay(left, right);
-}
-
-function partition(run: Run): void {
-  const groups: [NodeId[], NodeId[]] = [[], []];
-  for (const { id } of run.cluster.nodes) groups[nextFloat(run.random) < 0.5 ? 0 : 1].push(id);
-  run.cluster.partition(...groups);
-}
-
-/** Nobody hears the leader any more; what it takes on alone must go when it returns. */
-function silenceLeader(run: Run): void {
-  const leader = run.cluster.leader();
-  if (leader === null) return;
-  for (const { id } of run.cluster.nodes) if (id !== leader) run.cluster.cutOneWay(leader, id);
-  run.cluster.propose(leader, "alone");
-}
-
-function heal(run: Run): void {
-  run.cluster.heal();
-}
-
-function campaign(run: Run): void {
-  const id = running(run);
-  if (id !== null) run.cluster.campaign(id);
-}
-
-/**
- * Another node takes over while the old leader, cut off or not, does not know it yet and goes on serving. A pre-vote
- * promises nothing, so safety may not depend on it: this one is won without asking.
- */
-function usurp(run: Run): void {
-  const { cluster, random } = run;
-  const leader = cluster.leader();
-  const id = running(run);
-  if (id === null || id === leader) return;
-  const silent = nextFloat(random) < 0.6;
-  for (const node of cluster.nodes) {
-    if (node.id === leader) continue;
-    if (nextFloat(random) < 0.8) node.nowMs += ELECTION_MS_MIN;
-    if (leader !== null && silent) cluster.cut(leader, node.id);
-  }
-  // What is on its way to either of them arrives when everything is over.
-  const late = nextFloat(random) < 0.7 ? cluster.take(({ to }) => to === leader || to === id) : [];
-  cluster.campaign(id);
-  const term = cluster.state(id).term + 1;
-  for (const { id: from } of cluster.nodes) {
-    cluster.step(id, { kind: "message", from, message: { kind: "pre_vote_reply", term, granted: true } });
-  }
-  for (let count = nextInteger(random, 0, 4); count > 0; count -= 1) {
-    for (let burst = 0; burst < 2 * run.size; burst += 1) deliver(run);
-    if (cluster.node(id).state !== null) cluster.propose(id, `usurped${random.state}`);
-    for (const node of cluster.nodes) if (node.state !== null && nextFloat(random) < 0.5) readOn(run, node.id);
-  }
-  if (silent && nextFloat(random) < 0.7) cluster.heal();
-  for (const envelope of late) cluster.hand(envelope);
-}
-
-function stall(run: Run): void {
-  run.cluster.advance(nextFloat(run.random) * 3 * ELECTION_MS_MAX, [anyNode(run)]);
-}
-
-function quiesce(run: Run): void {
-  const leader = run.cluster.leader();
-  const id = leader !== null && nextFloat(run.random) < 0.9 ? leader : running(run);
-  if (id !== null) run.cluster.quiesce(id);
-}
-
-/** Who is there comes to rest and falls asleep; the rest of the night is left to chance. */
-function lull(run: Run): void {
-  const { cluster, random } = run;
-  const leader = cluster.leader();
-  if (leader === null) return;
-  if (nextFloat(random) < 0.5) cluster.heal();
-  for (const { id, state } of cluster.nodes) if (state !== null) cluster.release(id);
-  for (let heartbeats = nextInteger(random, 1, 3); heartbeats > 0; heartbeats -= 1) {
-    cluster.stabilize();
-    if (cluster.node(leader).state === null) return;
-    cluster.node(leader).nowMs += HEARTBEAT_MS;
-    cluster.tick(leader);
-  }
-  cluster.stabilize();
-  cluster.quiesce(leader);
-}
-
-function wake(run: Run): void {
-  const id = running(run);
-  if (id !== null) run.cluster.wake(id);
-}
-
-function probe(run: Run): void {
-  const id = running(run);
-  if (id !== null) run.cluster.probe(id);
-}
-
-/** Sleeping nodes lose their memory. */
-function evict(run: Run): void {
-  for (const { id, state } of run.cluster.nodes) {
-    if (state !== null && isAsleep(state) && nextFloat(run.random) < 0.4) run.cluster.evict(id);
-  }
-}
-
-function act(run: Run): void {
-  let ticket = nextFloat(run.random) * WEIGHTS;
-  for (const [weight, action] of ACTIONS) {
-    ticket -= weight;
-    if (ticket < 0) {
-      action(run);
-      break;
-    }
-  }
-  const { pool } = run.cluster;
-  if (pool.length > POOL_MESSAGES_MAX) pool.splice(0, POOL_MESSAGES_MAX / 2);
-  checkReads(run);
-}
-
-/** Linearizability of reads: an answer is never older than what was committed when the question was asked. */
-function checkReads(run: Run): void {
-  run.cluster.nodes.forEach(({ id, reads }, position) => {
-    for (const { context, index } of reads.slice(run.readsSeen[position])) {
-      const floor = run.floors.get(context);
-      if (floor === undefined) throw new Error(`node ${id} answers read ${context}, which nobody asked`);
-      if (index < floor) throw new Error(`node ${id} answers read ${context} at ${index}, committed was ${floor}`);
-      run.counts.reads += 1;
-    }
-    run.readsSeen[position] = reads.length;
-  });
+/** Members by the last membership that was committed: it is in force wherever it matters. */
+function membersOf({ cluster }: Run): NodeId[] {
+  const membership = cluster.safety.memberships.at(-1)?.membership ?? votersUpTo(0);
+  return [...membership.voters, ...membership.learners];
 }
 
 /** Once everything works again and somebody wants something, there is a leader, and all of `checkService`. */
@@ -331,6 +33,8 @@ function checkLiveness(run: Run): void {
     if (state === null) cluster.restart(id, { asleep: nextFloat(random) < 0.5 });
     else cluster.release(id);
   }
+  // Wrong clocks would go on changing the leader (design 02 §3).
+  for (const node of cluster.nodes) node.wallOffsetMs = 1_000_000 - node.nowMs;
   cluster.stabilize();
   checkService(run, 8 * ELECTION_MS_MAX);
   for (let night = 0; night < 3; night += 1) {
@@ -347,13 +51,13 @@ function sleep(run: Run): void {
   expect(cluster.quiesce(cluster.leader() ?? 0)).toBe(true);
   cluster.stabilize();
   cluster.advance(3_600_000);
-  for (const node of cluster.nodes) expect([node.id, node.wakeAtMs]).toEqual([node.id, Number.POSITIVE_INFINITY]);
+  for (const id of membersOf(run)) expect([id, cluster.node(id).wakeAtMs]).toEqual([id, Number.POSITIVE_INFINITY]);
 }
 
-/** One call at any node: there is one leader, one log, and a write and a read on every node succeed. */
+/** One call at any member: there is one leader, one log, and a write and a read on every member succeed. */
 function checkService(run: Run, electedMsMax: number): void {
   const { cluster } = run;
-  cluster.wake(anyNode(run));
+  cluster.wake(pick(run, informed(run)) ?? 0);
   cluster.stabilize();
   const leads = () => {
     const id = cluster.leader();
@@ -366,10 +70,13 @@ function checkService(run: Run, electedMsMax: number): void {
   cluster.propose(leader, "last");
   cluster.pass(100);
   const lastIndex = cluster.state(leader).log.lastIndex;
-  const log = JSON.stringify(logEntries(cluster.state(leader)));
-  for (const { id } of cluster.nodes) {
+  const members = membersOf(run);
+  const begin = Math.max(...members.map((id) => cluster.state(id).log.base.index));
+  const logOf = (id: NodeId) => JSON.stringify(logEntries(cluster.state(id)).filter(({ index }) => index > begin));
+  for (const id of members) {
+    expect(isMember(cluster.state(leader), id)).toBe(true);
     expect(cluster.state(id)).toMatchObject({ term: cluster.state(leader).term, commit: lastIndex });
-    expect(JSON.stringify(logEntries(cluster.state(id)))).toBe(log);
+    expect(logOf(id)).toBe(logOf(leader));
     run.nextContext += 1;
     run.floors.set(run.nextContext, lastIndex);
     const before = cluster.node(id).reads.length;
@@ -380,49 +87,82 @@ function checkService(run: Run, electedMsMax: number): void {
   checkReads(run);
 }
 
-function play(options: {
+/** Members that know who the members are: one that has not heard for long may call only nodes that have left. */
+function informed(run: Run): NodeId[] {
+  const { cluster } = run;
+  const since = cluster.safety.memberships.at(-1)?.index ?? 0;
+  const knows = (id: NodeId) =>
+    isMember(cluster.state(id), id) && newestMembership(cluster.state(id).log).index >= since;
+  return membersOf(run).filter(knows);
+}
+
+interface Options {
   readonly size: number;
-  readonly seed: number;
-  readonly fence: boolean;
+  /** Nodes beyond the first voters. */
+  readonly spare: number;
+  readonly actions: Weighted;
   readonly events: number;
-}) {
-  const { size, seed, fence, events } = options;
+}
+
+function play(options: Options & { readonly seed: number; readonly fence: boolean }): Counts {
+  const { size, spare, seed, fence, events, actions } = options;
+  const nodes = size + spare;
   const run: Run = {
-    cluster: new Cluster({ size, seed, fence }),
+    cluster: new Cluster({ size: nodes, voters: votersUpTo(size).voters, seed, fence }),
     random: createRandom(seed),
-    size,
+    size: nodes,
     floors: new Map(),
-    readsSeen: new Array<number>(size).fill(0),
+    readsSeen: new Array<number>(nodes).fill(0),
     counts: noCounts(),
     nextContext: 0,
     parked: [],
+    offers: [],
   };
-  const slept = new Set<NodeId>();
-  run.cluster.onOutput = (output, id) => {
-    if (output.persist !== null && output.persist.truncateFrom !== null) run.counts.truncations += 1;
-    const state = run.cluster.state(id);
-    if (!isAsleep(state)) slept.delete(id);
-    else if (leaderOf(state) !== null && !slept.has(id)) {
-      slept.add(id);
-      run.counts[state.role.kind === "leader" ? "sleeps" : "followed"] += 1;
-    }
-  };
+  count(run);
   let event = 0;
   try {
-    for (; event < events; event += 1) act(run);
+    for (; event < events; event += 1) act(run, actions);
     checkLiveness(run);
   } catch (error) {
     throw new Error(`size ${size}, seed ${seed}, event ${event}: ${String(error)}`, { cause: error });
   }
   run.counts.elections = run.cluster.safety.leaders.size;
   run.counts.commits = run.cluster.safety.committed.length;
+  run.counts.changes = run.cluster.safety.memberships.length - 1;
   return run.counts;
 }
 
-function playSeeds(options: { readonly size: number; readonly seeds: number; readonly events: number }): Counts {
+function count({ cluster, counts, offers }: Run): void {
+  const slept = new Set<NodeId>();
+  const led = new Set<NodeId>();
+  const write = ({ persist }: Output) => {
+    if (persist === null) return;
+    if (persist.truncateFrom !== null) counts.truncations += 1;
+    if (persist.dropThrough !== null) counts.drops += 1;
+    if (persist.install !== null) counts.installs += 1;
+    if (persist.install?.keepsSuffix === true) counts.suffixes += 1;
+  };
+  cluster.onOutput = (output, id) => {
+    write(output);
+    if (output.snapshotOffer !== null) offers.push(output.snapshotOffer.snapshot);
+    const transfer = output.sendLate.some(({ message }) => message.kind === "vote" && message.transfer);
+    if (transfer) counts.transfers += 1;
+    const state = cluster.state(id);
+    if (led.has(id) && state.role.kind !== "leader" && !isMember(state, id)) counts.retirements += 1;
+    if (state.role.kind === "leader") led.add(id);
+    else led.delete(id);
+    if (!isAsleep(state)) slept.delete(id);
+    else if (leaderOf(state) !== null && !slept.has(id)) {
+      slept.add(id);
+      counts[state.role.kind === "leader" ? "sleeps" : "followed"] += 1;
+    }
+  };
+}
+
+function playSeeds(options: Options & { readonly seeds: number }): Counts {
   const sum = noCounts();
   for (let seed = 1; seed <= options.seeds; seed += 1) {
-    const counts = play({ size: options.size, seed, fence: seed % 2 === 0, events: options.events });
+    const counts = play({ ...options, seed, fence: seed % 2 === 0 });
     for (const name of COUNTS) sum[name] += counts[name];
   }
   return sum;
@@ -433,7 +173,7 @@ describe("safety under random events (paper, figure 3), liveness afterwards", ()
     { size: 3, seeds: SEEDS, events: 1500 },
     { size: 5, seeds: SEEDS, events: 1500 },
   ])("$size nodes, $seeds seeds of $events events", (options) => {
-    const sum = playSeeds(options);
+    const sum = playSeeds({ ...options, spare: 0, actions: FAULTS });
     // The runs are worth something only if all this happens in them.
     expect(sum.elections).toBeGreaterThan(4 * options.seeds);
     expect(sum.commits).toBeGreaterThan(50 * options.seeds);
@@ -442,5 +182,14 @@ describe("safety under random events (paper, figure 3), liveness afterwards", ()
     expect(sum.crashes).toBeGreaterThan(5 * options.seeds);
     expect(sum.sleeps).toBeGreaterThan(6 * options.seeds);
     expect(sum.followed).toBeGreaterThan(8 * options.seeds);
+  });
+
+  test.each([
+    { size: 1, seeds: SEEDS, events: 1500 },
+    { size: 3, seeds: 2 * SEEDS, events: 1500 },
+    { size: 5, seeds: SEEDS, events: 1500 },
+  ])("$size voters that come and go, with snapshots and handovers, $seeds seeds of $events events", (options) => {
+    const sum = playSeeds({ ...options, spare: 2, actions: [...FAULTS, ...CHANGES] });
+    expect(sum.changes).toBeGreaterThan(3 * options.seeds);
   });
 });

@@ -230,7 +230,10 @@ function details(message: Message): string {
       return `: read ${message.context} at ${message.index ?? "no index, not leading"}`;
     case "quiesce":
       return `: log ${message.index}, commit ${message.commit}`;
+    case "snapshot_offer":
+      return `: snapshot ${at(message.snapshot.index, message.snapshot.term)}`;
     case "wake":
+    case "timeout_now":
       return "";
   }
 }

@@ -291,6 +291,15 @@ function commitOnAppend(real: Step): Step {
   };
 }
 
+const NOTHING = {
+  sendEarly: [],
+  persist: null,
+  proposed: null,
+  refusal: null,
+  snapshotWanted: false,
+  snapshotOffer: null,
+};
+
 function readWithoutRound(real: Step): Step {
   return (state, event, nowMs, wallMs) => {
     const { role, commit, term } = state;
@@ -310,7 +319,7 @@ function readWithoutRound(real: Step): Step {
       sendLate.push({ from: state.config.id, to: event.from, message });
     }
     const wakeAtMs = role.heartbeatAtMs;
-    return { sendEarly: [], persist: null, sendLate, commitIndex: commit, reads, proposed: null, wakeAtMs };
+    return { ...NOTHING, sendLate, commitIndex: commit, reads, wakeAtMs };
   };
 }
 
@@ -329,7 +338,8 @@ function truncateBehind(state: RaftState, event: Event, output: Output): Output 
   state.durableIndex = Math.min(state.durableIndex, end);
   const { lastIndex, lastTerm } = state.log;
   const receipt = { index: lastIndex, indexTerm: lastTerm, term: state.term, round: 0 };
-  const persist: Persist = { receipt, hardState: null, append: [], fence: 0, ...output.persist, truncateFrom: end + 1 };
+  const nothing = { receipt, hardState: null, install: null, append: [], dropThrough: null, fence: 0 };
+  const persist: Persist = { ...nothing, ...output.persist, truncateFrom: end + 1 };
   return { ...output, persist };
 }
 
