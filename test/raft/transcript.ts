@@ -3,16 +3,18 @@
  * protocol at work; running one proves that it still works so. `CONCORD_REWRITE=1` writes what happens into the file.
  *
  * Commands, one a line, `#` begins a comment:
- *   nodes 3 [fence] [log2=1,1,2] [term2=4]   campaign 1     elect 1 (campaign and stabilize, without the messages)
+ *   nodes 3 [voters=1,2] [fence] [log2=1,1,2] [term2=4]    campaign 1     elect 1 (stabilizes, tells no messages)
  *   propose 1 x          read 2 7               tick 1         advance 300 [2,3]
  *   deliver 1>2 [kind]   drop 1>2 [kind]     later 1>2 [kind] (kept aside)  return (hands over what was kept aside)
- *   stabilize   pass 50  hold 1   release 1  crash 1     restart 1     cut 1-2     partition 1,2 3     heal      show
+ *   stabilize   pass 50  skip 50 (tells nothing)  hold 1   release 1  crash 1     restart 1     cut 1-2     partition 1,2 3     heal      show
  *   quiesce 1   wake 1   probe 1  evict 1 (loses its memory in its sleep)
+ *   change 1 voters=1,2 [learners=3]   transfer 1 2   truncate 1 [5]   snapshot 1 (can be served)   stage 3 (is fetched)
  * A message is shown when it arrives: `1>2 append t1 behind 0@t0: 1@t1, commit 0`; a node's change below it.
  */
-import { isAsleep, type RaftState } from "../../src/raft/state.ts";
-import type { Envelope, Message, NodeId } from "../../src/raft/types.ts";
+import { isAsleep, membershipOf, type RaftState } from "../../src/raft/state.ts";
+import type { Envelope, Membership, Message, NodeId, Output } from "../../src/raft/types.ts";
 import { Cluster } from "./cluster.ts";
+import { members } from "./fixtures.ts";
 
 export interface Block {
   readonly commands: readonly string[];
@@ -42,7 +44,7 @@ export function formatTranscript(blocks: readonly Block[]): string {
 
 /** Runs the commands of all blocks on one cluster; returns the blocks with what happened. */
 export function runTranscript(blocks: readonly Block[]): Block[] {
-  const story: Story = { cluster: null, aside: [], shown: new Map(), lines: [] };
+  const story: Story = { cluster: null, aside: [], shown: new Map(), usual: "", lines: [] };
   return blocks.map(({ commands }) => {
     story.lines = [];
     for (const line of commands) {
@@ -58,6 +60,8 @@ interface Story {
   aside: Envelope[];
   /** Last description of each node, so that only changes are shown. */
   readonly shown: Map<NodeId, string>;
+  /** Everybody votes: the membership that goes without saying. */
+  usual: string;
   lines: string[];
 }
 
@@ -74,14 +78,13 @@ function run(story: Story, command: string, words: readonly string[]): void {
     case "campaign":
       cluster.campaign(id);
       break;
-    case "elect": {
-      const { lines } = story;
-      story.lines = [];
-      cluster.elect(id);
-      showChanges(story);
-      story.lines = [...lines, `  ${nodeLine(cluster.state(id))}`];
+    case "elect":
+      silently(story, () => cluster.elect(id));
+      story.lines.push(`  ${nodeLine(story, cluster.state(id))}`);
       break;
-    }
+    case "skip":
+      silently(story, () => cluster.pass(Number(first)));
+      break;
     case "propose":
       cluster.propose(id, ...words.slice(1));
       break;
@@ -99,6 +102,21 @@ function run(story: Story, command: string, words: readonly string[]): void {
       break;
     case "evict":
       cluster.evict(id);
+      break;
+    case "change":
+      cluster.change(id, membershipIn(words));
+      break;
+    case "transfer":
+      cluster.transfer(id, Number(second));
+      break;
+    case "truncate":
+      cluster.truncate(id, second === "" ? undefined : Number(second));
+      break;
+    case "snapshot":
+      cluster.snapshot(id);
+      break;
+    case "stage":
+      cluster.stage(id);
       break;
     case "tick":
       cluster.tick(id);
@@ -152,12 +170,21 @@ function run(story: Story, command: string, words: readonly string[]): void {
       cluster.heal();
       break;
     case "show":
-      for (const { state } of cluster.nodes) if (state !== null) story.lines.push(nodeLine(state));
+      for (const { state } of cluster.nodes) if (state !== null) story.lines.push(nodeLine(story, state));
       break;
     default:
       throw new Error(`unknown command ${command}`);
   }
   showChanges(story);
+}
+
+/** Nothing of what happens meanwhile is told. */
+function silently(story: Story, work: () => void): void {
+  const { lines } = story;
+  story.lines = [];
+  work();
+  showChanges(story);
+  story.lines = lines;
 }
 
 function begin(story: Story, words: readonly string[]): void {
@@ -168,9 +195,11 @@ function begin(story: Story, words: readonly string[]): void {
     if (name === "log") logs[Number(id)] = numbers(value);
     if (name === "term") terms[Number(id)] = Number(value);
   }
-  const cluster = new Cluster({ size: Number(words[0]), fence: words.includes("fence"), logs, terms });
+  const voters = words.some((word) => word.startsWith("voters=")) ? membershipIn(words) : {};
+  const cluster = new Cluster({ size: Number(words[0]), fence: words.includes("fence"), logs, terms, ...voters });
   story.cluster = cluster;
-  for (const { id, state } of cluster.nodes) if (state !== null) story.shown.set(id, nodeLine(state));
+  story.usual = membershipText(members(cluster.nodes.map((node) => node.id)));
+  for (const { id, state } of cluster.nodes) if (state !== null) story.shown.set(id, nodeLine(story, state));
   cluster.onDelivery = (envelope) => {
     showChanges(story);
     story.lines.push(describe(envelope));
@@ -178,24 +207,53 @@ function begin(story: Story, words: readonly string[]): void {
   cluster.onOutput = (output, id) => {
     if (output.persist !== null && cluster.node(id).held) story.lines.push(`  ${id} waits for its disk`);
     for (const { context, index } of output.reads) story.lines.push(`  ${id} may serve read ${context} at ${index}`);
+    const wanted = output.snapshotWanted && !cluster.node(id).snapshotWanted;
+    story.lines.push(...decisions(output, wanted).map((text) => `  ${id} ${text}`));
   };
+}
+
+function decisions({ refusal, persist, snapshotOffer }: Output, wanted: boolean): string[] {
+  const texts: string[] = [];
+  if (refusal !== null) texts.push(`refuses: ${refusal}`);
+  if (wanted) texts.push("wants a snapshot");
+  if (snapshotOffer !== null) texts.push(`fetches snapshot ${at(snapshotOffer.snapshot.index, snapshotOffer.snapshot.term)}`);
+  const install = persist?.install ?? null;
+  if (install !== null) {
+    const kept = install.keepsSuffix ? ", keeps what is behind it" : "";
+    texts.push(`takes in snapshot ${at(install.snapshot.index, install.snapshot.term)}${kept}`);
+  }
+  const base = persist?.dropThrough ?? null;
+  if (base !== null) texts.push(`drops its log through ${at(base.index, base.term)}`);
+  return texts;
+}
+
+/** `voters=1,2,3 learners=4`. */
+function membershipIn(words: readonly string[]): Membership {
+  const idsOf = (name: string) => numbers(words.find((word) => word.startsWith(`${name}=`))?.slice(name.length + 1) ?? "");
+  return members(idsOf("voters"), idsOf("learners"));
+}
+
+function membershipText({ voters, learners }: Membership): string {
+  return `voters ${voters.join() || "unknown"}${learners.length === 0 ? "" : `, learners ${learners.join()}`}`;
 }
 
 function showChanges(story: Story): void {
   for (const { id, state } of story.cluster?.nodes ?? []) {
     if (state === null) continue;
-    const line = nodeLine(state);
+    const line = nodeLine(story, state);
     if (story.shown.get(id) !== line) story.lines.push(`  ${line}`);
     story.shown.set(id, line);
   }
 }
 
-function nodeLine(state: RaftState): string {
+function nodeLine({ usual }: Story, state: RaftState): string {
   const { config, term, log, commit, role } = state;
   const doing =
     role.kind === "follower" ? (role.leader === null ? "follows nobody" : `follows ${role.leader}`) : role.kind;
   const sleep = isAsleep(state) ? ", asleep" : "";
-  const where = `log ${at(log.lastIndex, log.lastTerm)}, commit ${commit}`;
+  const membership = membershipText(membershipOf(state));
+  const who = membership === usual ? "" : `, ${membership}`;
+  const where = `log ${at(log.lastIndex, log.lastTerm)}, commit ${commit}${who}`;
   return `${config.id}: ${doing.replace("_", "-")}, term ${term}, ${where}${sleep}`;
 }
 
