@@ -12,6 +12,7 @@
  */
 import { assert } from "../base/assert.ts";
 import { startPreVote } from "./elections.ts";
+import { newestMembership } from "./log.ts";
 import { hearsMajority, sendHeartbeat } from "./replication.ts";
 import {
   electionTime,
@@ -116,11 +117,12 @@ export function greetFollowers(state: RaftState, out: MutableOutput): void {
 /**
  * True for what was under way when the sleep began and says nothing new: a `quiesce` of the past, and to a leader the
  * answer to its last heartbeat from a member that it knows to hold everything. They wake nobody, or no sleep would last
- * longer than a round trip. Nor does the pre-vote of a node that has left and has not heard so: it gets its answer.
+ * longer than a round trip. Nor does the pre-vote of a node that has left for certain and has not heard so: it gets its
+ * answer. Where its leaving is not committed, the sleeper may be the only one that can lead.
  */
 export function isEcho(state: RaftState, from: NodeId, message: Message): boolean {
   const { role, term } = state;
-  if (message.kind === "pre_vote") return !isMember(state, from);
+  if (message.kind === "pre_vote") return !isMember(state, from) && newestMembership(state.log).index <= state.commit;
   if (message.kind === "quiesce") return message.term < term;
   if (role.kind !== "leader" || role.asleep === null || role.asleep.lagging.includes(from)) return false;
   return message.kind === "append_reply" && message.result.kind === "matched";

@@ -265,3 +265,21 @@ export function logEntries({ log }: RaftState): Entry[] {
     return logged;
   });
 }
+
+export function change(state: RaftState, membership: Membership, nowMs = 0): Output {
+  return happen(state, { kind: "change_membership", membership }, nowMs);
+}
+
+/** Node 1 leads term 1 of this membership; everybody holds its first entry, which is committed. */
+export function leading(membership: Membership): RaftState {
+  const state = raft({ base: positionOf(0, 0, membership) });
+  leadAndCommit(state);
+  for (const id of leaderRole(state).progress.keys()) receive(state, id, matched(1, 1));
+  return state;
+}
+
+/** The write of `output` is done here, and these nodes hold everything. */
+export function settle(state: RaftState, output: Output, ...ids: readonly NodeId[]): void {
+  stored(state, output);
+  for (const id of ids) receive(state, id, matched(state.term, state.log.lastIndex));
+}

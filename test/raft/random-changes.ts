@@ -3,6 +3,7 @@
  * any moment and by anybody.
  */
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
+import { positionAt } from "../../src/raft/log.ts";
 import type { Membership, NodeId } from "../../src/raft/types.ts";
 import { anyNode, pick, type Run, running, type Weighted } from "./random-run.ts";
 
@@ -75,9 +76,16 @@ function stage(run: Run): void {
   }
 }
 
-/** Any snapshot that was ever offered, however old, on any node. */
+/** Any snapshot that was ever offered, however old, or could be by any node; on any node. */
 function stageAnything(run: Run): void {
+  const { cluster, random } = run;
   const id = running(run);
-  const snapshot = pick(run, run.offers);
-  if (id !== null && snapshot !== undefined) run.cluster.stage(id, snapshot);
+  const other = running(run);
+  const offered = pick(run, run.offers);
+  if (id === null) return;
+  if (offered !== undefined && nextFloat(random) < 0.5) cluster.stage(id, offered);
+  else if (other !== null && cluster.applied(other) > cluster.state(other).log.base.index) {
+    const snapshot = positionAt(cluster.state(other).log, cluster.applied(other));
+    if (snapshot.membership.voters.length > 0) cluster.stage(id, snapshot);
+  }
 }

@@ -216,7 +216,8 @@ function decisions({ refusal, persist, snapshotOffer }: Output, wanted: boolean)
   const texts: string[] = [];
   if (refusal !== null) texts.push(`refuses: ${refusal}`);
   if (wanted) texts.push("wants a snapshot");
-  if (snapshotOffer !== null) texts.push(`fetches snapshot ${at(snapshotOffer.snapshot.index, snapshotOffer.snapshot.term)}`);
+  if (snapshotOffer !== null)
+    texts.push(`fetches snapshot ${at(snapshotOffer.snapshot.index, snapshotOffer.snapshot.term)}`);
   const install = persist?.install ?? null;
   if (install !== null) {
     const kept = install.keepsSuffix ? ", keeps what is behind it" : "";
@@ -229,7 +230,8 @@ function decisions({ refusal, persist, snapshotOffer }: Output, wanted: boolean)
 
 /** `voters=1,2,3 learners=4`. */
 function membershipIn(words: readonly string[]): Membership {
-  const idsOf = (name: string) => numbers(words.find((word) => word.startsWith(`${name}=`))?.slice(name.length + 1) ?? "");
+  const idsOf = (name: string) =>
+    numbers(words.find((word) => word.startsWith(`${name}=`))?.slice(name.length + 1) ?? "");
   return members(idsOf("voters"), idsOf("learners"));
 }
 
