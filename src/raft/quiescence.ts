@@ -14,6 +14,7 @@ import { assert } from "../base/assert.ts";
 import { startPreVote } from "./elections.ts";
 import { newestMembership } from "./log.ts";
 import { hearsMajority, sendHeartbeat } from "./replication.ts";
+import { askAtBase } from "./snapshots.ts";
 import {
   electionTime,
   fallAsleep,
@@ -102,7 +103,10 @@ export function rouse(state: RaftState, nowMs: number): void {
     role.heartbeatAtMs = nowMs + state.config.heartbeatMs;
     role.postponed = false;
     role.skewedSinceMs = Number.POSITIVE_INFINITY;
-    for (const progress of role.progress.values()) progress.heardAtMs = nowMs;
+    for (const progress of role.progress.values()) {
+      progress.heardAtMs = nowMs;
+      if (progress.kind === "snapshot") askAtBase(state, progress); // it was away; is it back?
+    }
   }
 }
 

@@ -8,6 +8,7 @@
  * T3. State and position change together (`persist.install`). The log is replaced whole, with its memberships (S57),
  *     unless it holds the snapshot's last entry: then it agrees with the snapshot, and what stands behind it stays.
  * T4. A leader offers only what its own log continues: a snapshot below its base helps nobody.
+ * T5. That a follower needs one is known by its answer alone. Nobody makes a snapshot for a node that does not answer.
  */
 import { assert } from "../base/assert.ts";
 import { membershipAt, positionAt, rebase, replaceLog, termAt } from "./log.ts";
@@ -38,15 +39,23 @@ export function onTruncateLog(state: RaftState, index: number, out: MutableOutpu
   out.dropThrough = base;
   if (role.kind !== "leader") return;
   if (role.snapshot !== null && role.snapshot.index < index) role.snapshot = null; // T4
-  for (const [to, progress] of role.progress) {
+  for (const progress of role.progress.values()) {
     if (progress.kind === "snapshot") progress.next = index + 1;
-    else if (progress.next <= index) awaitSnapshot(state, role, to, progress, out);
+    else if (progress.next <= index) askAtBase(state, progress);
   }
+}
+
+/** The next heartbeat asks the follower for the base: its answer says whether it goes on from there (T5). */
+export function askAtBase(state: RaftState, progress: Progress): void {
+  progress.kind = "probe";
+  progress.probing = true;
+  progress.inFlight.length = 0;
+  progress.next = state.log.base.index + 1;
 }
 
 // The leader
 
-/** The follower needs entries at or below the base. */
+/** The follower's answer has shown that it needs entries at or below the base. */
 export function awaitSnapshot(
   state: RaftState,
   role: Leader,
@@ -90,7 +99,7 @@ export function onSnapshotReady(state: RaftState, snapshot: SnapshotPosition | n
   for (const [to, progress] of role.progress) if (progress.kind === "snapshot") offerSnapshot(state, role, to, out);
 }
 
-/** Followers that answer and need a snapshot: until there are none, one that is being served must stay. */
+/** Followers that answer and need a snapshot: until there are none, the caller keeps the one that it serves. */
 export function snapshotPeers(state: RaftState, nowMs: number): NodeId[] {
   const { role } = state;
   const peers: NodeId[] = [];
@@ -101,7 +110,7 @@ export function snapshotPeers(state: RaftState, nowMs: number): NodeId[] {
   return peers;
 }
 
-/** Nobody makes a snapshot for a follower that does not answer. */
+/** T5. */
 export function isSnapshotWanted(state: RaftState, nowMs: number): boolean {
   const { role } = state;
   return role.kind === "leader" && role.snapshot === null && snapshotPeers(state, nowMs).length > 0;

@@ -120,7 +120,7 @@ export interface Transfer {
 export interface Progress {
   /**
    * `probe`: one message at a time until the logs meet; `replicate`: pipelined, `next` runs ahead of `match`;
-   * `snapshot`: it needs entries that are gone, gets heartbeats at the base, and offers of a snapshot.
+   * `snapshot`: it has said that it needs entries that are gone; gets heartbeats at the base, and offers of a snapshot.
    */
   kind: "probe" | "replicate" | "snapshot";
   match: number;

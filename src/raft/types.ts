@@ -134,7 +134,10 @@ export type Event =
    * served below it is useless from then on.
    */
   | { readonly kind: "truncate_log"; readonly index: number }
-  /** The leader can serve this snapshot of its own applied state; null: the one it could serve is gone. */
+  /**
+   * The leader can serve this snapshot of its own applied state, and does so as long as anybody needs it
+   * (`snapshotPeers`); null: the one it could serve is gone.
+   */
   | { readonly kind: "snapshot_ready"; readonly snapshot: SnapshotPosition | null }
   /** A snapshot lies here complete and verified; taken in (`persist.install`) or refused (no `install`: discard it). */
   | { readonly kind: "snapshot_staged"; readonly snapshot: SnapshotPosition };

@@ -171,14 +171,18 @@ describe("a leader sees that a follower needs a snapshot", () => {
     expect(sent(output, "append", 3)).toHaveLength(needed ? 0 : 1);
   });
 
-  test("when its own log is cut behind what the follower needs next", () => {
+  test("from its answer alone, also when the own log is cut behind what it needs next", () => {
     const state = raft({ size: 3 });
     stored(state, lead(state));
     stored(state, propose(state, ["a", "b"]));
     receive(state, 2, matched(1, 3));
     receive(state, 3, conflict(1, 0, { index: 0, term: 0 }));
     expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 1 });
-    expect(truncate(state, 2).snapshotWanted).toBe(true);
+    expect(truncate(state, 2)).toMatchObject({ snapshotWanted: false, sendEarly: [] });
+    expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 3 });
+    const beat = tick(state, HEARTBEAT_MS);
+    expect(theOnly(beat, "append", 3)).toMatchObject({ prevIndex: 2, prevTerm: 1, entries: [] });
+    expect(receive(state, 3, conflict(1, 2, { index: 0, term: 0 })).snapshotWanted).toBe(true);
     expect(progressOf(state, 3)).toMatchObject({ kind: "snapshot", next: 3 });
     truncate(state, 3);
     expect(progressOf(state, 3)).toMatchObject({ kind: "snapshot", next: 4 });
@@ -195,6 +199,32 @@ describe("a leader sees that a follower needs a snapshot", () => {
     expect(progressOf(state, 3)).toMatchObject({ kind: "replicate", match: 1, next: 4 });
     receive(state, 3, conflict(1, 3, { index: 1, term: 1 }));
     expect(progressOf(state, 3)?.kind).toBe("snapshot");
+  });
+
+  test("a full window that the cut has overtaken is forgotten with it", () => {
+    const state = raft({ size: 3 });
+    stored(state, lead(state));
+    for (const id of [2, 3]) receive(state, id, matched(1, 1));
+    for (let count = 0; count < 20; count += 1) stored(state, propose(state, ["x"]));
+    receive(state, 2, matched(1, 17));
+    receive(state, 2, matched(1, 21));
+    truncate(state, 20);
+    expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 21, match: 1, inFlight: [] });
+    expect(sent(receive(state, 3, matched(1, 20)), "append", 3)).toHaveLength(1);
+  });
+
+  test("and forgets it in its sleep: who was away then may have come back by other ways, or not at all", () => {
+    const state = leaderOfALateFollower();
+    stored(state, propose(state, ["x"]));
+    receive(state, 2, matched(2, 14));
+    const nowMs = ELECTION_MS_MAX + HEARTBEAT_MS;
+    tick(state, ELECTION_MS_MAX);
+    receive(state, 2, matched(2, 14), nowMs);
+    expect(happen(state, { kind: "quiesce" }, nowMs).wakeAtMs).toBe(Number.POSITIVE_INFINITY);
+    const output = happen(state, { kind: "wake" }, 10_000);
+    expect(output.snapshotWanted).toBe(false);
+    expect(theOnly(output, "append", 3)).toMatchObject({ prevIndex: 10 });
+    expect(receive(state, 3, conflict(2, 10, { index: 4, term: 1 }), 10_001).snapshotWanted).toBe(true);
   });
 
   test("and asks for one until it has one, if the follower answers", () => {
