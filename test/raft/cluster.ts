@@ -16,16 +16,8 @@ import { createLog, positionAt } from "../../src/raft/log.ts";
 import { NO_MEMBERS } from "../../src/raft/membership.ts";
 import { createRaft, isAsleep, membershipOf, type RaftState } from "../../src/raft/state.ts";
 import { step } from "../../src/raft/step.ts";
-import type {
-  Entry,
-  Envelope,
-  Event,
-  Membership,
-  Message,
-  NodeId,
-  Output,
-  SnapshotPosition,
-} from "../../src/raft/types.ts";
+import type { Envelope, Event, Membership, NodeId, Output, SnapshotPosition } from "../../src/raft/types.ts";
+import { type ClusterNode, type Disk, holds, write } from "./cluster-node.ts";
 import {
   configOf,
   entriesOf,
@@ -37,41 +29,9 @@ import {
   readerOver,
   votersUpTo,
 } from "./fixtures.ts";
-import { checkEntries, checkStep, createSafety, forgetTerm, type Safety, type Written } from "./safety.ts";
+import { checkEntries, checkStep, createSafety, forgetTerm, type Safety } from "./safety.ts";
 
-interface Disk {
-  term: number;
-  votedFor: NodeId | null;
-  base: SnapshotPosition;
-  /** Behind the base. */
-  entries: Entry[];
-  applied: number;
-}
-
-export interface ReadAnswer {
-  readonly context: number;
-  readonly index: number;
-}
-
-export interface ClusterNode {
-  readonly id: NodeId;
-  readonly disk: Disk;
-  /** Null while crashed. */
-  state: RaftState | null;
-  /** Outputs that are not carried out to the end, oldest first. */
-  turns: Output[];
-  /** Writes stay under way until `flush`. */
-  held: boolean;
-  written: Written;
-  nowMs: number;
-  wallOffsetMs: number;
-  wakeAtMs: number;
-  starts: number;
-  readonly reads: ReadAnswer[];
-  snapshotWanted: boolean;
-  /** The last snapshot that it was told to fetch. */
-  offered: SnapshotPosition | null;
-}
+export { between, from, to } from "./envelopes.ts";
 
 export interface ClusterOptions {
   readonly size: number;
@@ -163,8 +123,8 @@ export class Cluster {
     const state = this.state(id);
     const before = { commit: state.commit, leaderOfTerm: state.role.kind === "leader" ? state.term : null };
     const output = step(state, event, node.nowMs, node.nowMs + node.wallOffsetMs);
-    const holds = (voter: NodeId, index: number, term: number) => this.#holds(voter, index, term);
-    checkStep(this.safety, state, output, before, node.written, holds);
+    const held = (voter: NodeId, index: number, term: number) => holds(this.node(voter).disk, index, term);
+    checkStep(this.safety, state, output, before, node.written, held);
     this.onOutput(output, id);
     node.snapshotWanted = output.snapshotWanted;
     if (output.snapshotOffer !== null) node.offered = output.snapshotOffer.snapshot;
@@ -325,12 +285,6 @@ export class Cluster {
     node.wakeAtMs = node.state.role.kind === "follower" ? node.state.role.electionAtMs : node.nowMs;
   }
 
-  /** True if the disk has the entry, or a snapshot in its place. */
-  #holds(id: NodeId, index: number, term: number): boolean {
-    const { base, entries } = this.node(id).disk;
-    return index <= base.index || entries[index - base.index - 1]?.term === term;
-  }
-
   #carryOut(node: ClusterNode, output: Output): void {
     this.#write(node.disk, output);
     this.pool.push(...output.sendLate);
@@ -439,46 +393,4 @@ export class Cluster {
     }
     throw new Error(`not reached within ${msMax} ms`);
   }
-}
-
-function write(disk: Disk, output: Output): void {
-  const { persist } = output;
-  if (persist !== null) {
-    if (persist.hardState !== null) {
-      disk.term = persist.hardState.term;
-      disk.votedFor = persist.hardState.votedFor;
-    }
-    if (persist.truncateFrom !== null) {
-      disk.entries = disk.entries.slice(0, persist.truncateFrom - disk.base.index - 1);
-    }
-    if (persist.install !== null) {
-      const { snapshot, keepsSuffix } = persist.install;
-      disk.entries = keepsSuffix ? disk.entries.slice(snapshot.index - disk.base.index) : [];
-      disk.base = snapshot;
-      disk.applied = snapshot.index;
-    }
-    disk.entries.push(...persist.append);
-    if (persist.dropThrough !== null) {
-      disk.entries = disk.entries.slice(persist.dropThrough.index - disk.base.index);
-      disk.base = persist.dropThrough;
-    }
-  }
-  disk.applied = Math.max(disk.applied, output.commitIndex);
-}
-
-export function to<Kind extends Message["kind"]>(id: NodeId, kind?: Kind): (envelope: Envelope) => boolean {
-  return (envelope) => envelope.to === id && (kind === undefined || envelope.message.kind === kind);
-}
-
-export function from<Kind extends Message["kind"]>(id: NodeId, kind?: Kind): (envelope: Envelope) => boolean {
-  return (envelope) => envelope.from === id && (kind === undefined || envelope.message.kind === kind);
-}
-
-export function between<Kind extends Message["kind"]>(
-  sender: NodeId,
-  receiver: NodeId,
-  kind?: Kind,
-): (envelope: Envelope) => boolean {
-  return (envelope) =>
-    envelope.from === sender && envelope.to === receiver && (kind === undefined || envelope.message.kind === kind);
 }
