@@ -4,6 +4,8 @@
  */
 import { describe, expect, test } from "vitest";
 import { AssertionError } from "../../src/base/assert.ts";
+import { createProgress } from "../../src/raft/replication.ts";
+import type { RaftState } from "../../src/raft/state.ts";
 import { Cluster } from "./cluster.ts";
 import {
   append,
@@ -12,6 +14,7 @@ import {
   electionAt,
   entriesOf,
   entry,
+  happen,
   lead,
   leadAndCommit,
   leaderRole,
@@ -216,6 +219,47 @@ describe("a broken invariant throws, and the caller halts the node (I1, I2)", ()
     const progress = leaderRole(state).progress.get(2);
     if (progress !== undefined) progress.match = progress.next;
     expect(() => tick(state, 1)).toThrow(AssertionError);
+  });
+
+  const broken: Record<string, (state: RaftState) => void> = {
+    "a base beyond the commit index": (state) => {
+      state.log.base = positionOf(4, 2);
+    },
+    "a membership that is not the base's at the base": (state) => {
+      state.log.memberships = [];
+    },
+    "a member that the leader does not follow up": (state) => {
+      leaderRole(state).progress.delete(3);
+    },
+    "a stranger that it follows up as a member": (state) => {
+      leaderRole(state).progress.set(9, createProgress(4, 0));
+    },
+    "a member that it takes for one that has left": (state) => {
+      leaderRole(state).progress.set(3, { ...createProgress(4, 0), leftAt: 3 });
+    },
+    "progress at the base, where nothing is left to send": (state) => {
+      leaderRole(state).progress.set(3, { ...createProgress(2, 0), match: 1 });
+    },
+    "a snapshot on offer from which the log does not go on": (state) => {
+      leaderRole(state).snapshot = positionOf(1, 1);
+      leaderRole(state).progress.set(3, { ...createProgress(3, 0), kind: "snapshot" });
+    },
+  };
+  test.each(Object.entries(broken))("%s (I5, I6)", (_name, breakIt) => {
+    const state = raft({ base: positionOf(2, 1) });
+    leadAndCommit(state);
+    expect(state).toMatchObject({ commit: 3, log: { lastIndex: 3 } });
+    expect(() => happen(state, { kind: "probe" })).not.toThrow();
+    breakIt(state);
+    expect(() => happen(state, { kind: "probe" })).toThrow(AssertionError);
+  });
+
+  test("a leader that sleeps while it hands over", () => {
+    const state = raft({ size: 1 });
+    stored(state, lead(state));
+    happen(state, { kind: "quiesce" });
+    leaderRole(state).transfer = { to: 2, untilMs: 1, askedAtMs: 0 };
+    expect(() => happen(state, { kind: "probe" })).toThrow(AssertionError);
   });
 
   test("a start with less committed than the log's base covers", () => {
