@@ -8,6 +8,7 @@ import {
   ELECTION_MS_MAX,
   entry,
   HEARTBEAT_MS,
+  happen,
   lead,
   leaderRole,
   matched,
@@ -15,6 +16,7 @@ import {
   positionOf,
   raft,
   receive,
+  stored,
   tick,
 } from "./fixtures.ts";
 
@@ -33,7 +35,7 @@ function leader(options: Parameters<typeof raft>[0] = {}): RaftState {
 /** Heartbeats on time, answered by whoever has a clock; when the leader asks for whom to campaign, or null. */
 function watch(state: RaftState, clocks: Clocks, untilMs: number, fromMs = 0): { atMs: number; to: NodeId } | null {
   for (let nowMs = fromMs + HEARTBEAT_MS; nowMs <= untilMs; nowMs += HEARTBEAT_MS) {
-    tick(state, nowMs);
+    happen(state, { kind: "tick" }, nowMs, nowMs + (clocks[1] ?? 0));
     const { role } = state;
     if (role.kind !== "leader") throw new Error(`it stepped down at ${nowMs}`);
     if (role.transfer !== null) return { atMs: nowMs, to: role.transfer.to };
@@ -87,7 +89,7 @@ describe("a leader hands over", () => {
     for (let nowMs = HEARTBEAT_MS; nowMs <= 2000; nowMs += HEARTBEAT_MS) {
       tick(other, nowMs);
       for (const progress of leaderRole(other).progress.values()) progress.heardAtMs = nowMs;
-      receive(other, 2, matched(1, 1, 0, nowMs + 5000), nowMs, nowMs);
+      receive(other, 2, matched(1, 1, 0, nowMs - 5000), nowMs, nowMs);
       expect(leaderRole(other).transfer).toBeNull();
     }
   });
@@ -112,12 +114,38 @@ describe("a leader hands over", () => {
     }
     for (let nowMs = HEARTBEAT_MS; nowMs <= 3000; nowMs += HEARTBEAT_MS) {
       tick(behind, nowMs);
+      expect(leaderRole(behind).transfer).toBeNull();
       for (const progress of leaderRole(behind).progress.values()) {
         progress.heardAtMs = nowMs;
         progress.clock = { offsetMs: 5000, atMs: nowMs };
       }
     }
-    expect(leaderRole(behind).transfer).toBeNull();
+  });
+
+  test("not to a voter that has just fallen silent, though its clock is the nearest", () => {
+    const state = raft({ size: 5 });
+    lead(state, 0, [0, 0, 0]);
+    const untilMs = ELECTION_MS_MAX - HEARTBEAT_MS;
+    expect(watch(state, { 2: 5000, 3: 5400, 4: 5300, 5: 5200 }, untilMs)).toBeNull();
+    const silentMs = ELECTION_MS_MAX + 2 * HEARTBEAT_MS;
+    const progress = leaderRole(state).progress.get(5);
+    if (progress !== undefined) progress.heardAtMs = untilMs - silentMs;
+    expect(watch(state, { 2: 5000, 3: 5400, 4: 5300 }, 3000, untilMs)?.to).toBe(4);
+  });
+
+  test("clocks of voters that have been silent for long do not count", () => {
+    const state = raft({ size: 5 });
+    lead(state, 0, [0, 0, 0]);
+    watch(state, { 2: -5000, 3: 0, 4: -5000, 5: -5000 }, 300);
+    leaderRole(state).skewedSinceMs = Number.POSITIVE_INFINITY;
+    for (let nowMs = 350; nowMs <= 300 + 2 * ELECTION_MS_MAX; nowMs += HEARTBEAT_MS) {
+      tick(state, nowMs);
+      leaderRole(state).skewedSinceMs = Number.POSITIVE_INFINITY;
+      receive(state, 2, matched(1, 1, 0, nowMs - 5000), nowMs, nowMs);
+      receive(state, 3, matched(1, 1, 0, nowMs), nowMs, nowMs);
+    }
+    expect(watch(state, { 2: -5000, 3: 0 }, 5000, 300 + 2 * ELECTION_MS_MAX)).toBeNull();
+    expect(leaderRole(state).skewedSinceMs).toBe(Number.POSITIVE_INFINITY);
   });
 
   test("a single voter has nobody to hand over to, however wrong its time is", () => {
@@ -180,10 +208,28 @@ describe("samples of clocks", () => {
     const lateMs = 11_000;
     tick(state, lateMs);
     for (const id of [2, 3]) receive(state, id, matched(1, 1, 0, 1000), lateMs, lateMs);
+    tick(state, lateMs + 1);
+    expect(leaderRole(state).skewedSinceMs).toBe(Number.POSITIVE_INFINITY);
     tick(state, lateMs + HEARTBEAT_MS);
     expect(leaderRole(state).skewedSinceMs).toBe(lateMs + HEARTBEAT_MS);
     expect(watch(state, { 1: 0, 2: 0, 3: 0 }, lateMs + 3000, lateMs + HEARTBEAT_MS)).toBeNull();
     expect(leaderRole(state).skewedSinceMs).toBe(Number.POSITIVE_INFINITY);
+  });
+});
+
+describe("a leader that has slept", () => {
+  test("begins to judge anew", () => {
+    const state = raft({ size: 3 });
+    stored(state, lead(state, 0, [0, 0]));
+    for (const id of [2, 3]) receive(state, id, matched(1, 1, 0, 5000), 0);
+    tick(state, HEARTBEAT_MS);
+    for (const id of [2, 3]) receive(state, id, matched(1, 1, 0, 5050), HEARTBEAT_MS);
+    expect(leaderRole(state).skewedSinceMs).toBe(HEARTBEAT_MS);
+    happen(state, { kind: "quiesce" }, HEARTBEAT_MS);
+    happen(state, { kind: "wake" }, 10_000);
+    for (const id of [2, 3]) receive(state, id, matched(1, 1, 0, 15_000), 10_000);
+    tick(state, 10_000 + HEARTBEAT_MS);
+    expect(leaderRole(state)).toMatchObject({ transfer: null, skewedSinceMs: 10_000 + HEARTBEAT_MS });
   });
 });
 

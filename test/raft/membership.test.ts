@@ -214,6 +214,7 @@ describe.each([{ cachedCount: 0 }, { cachedCount: 3 }, { cachedCount: 6 }])(
       expect(log.base).toEqual(base);
       expect(termAt(log, index)).toBe(base.term);
       expect(termAt(log, index - 1)).toBeUndefined();
+      expect(log.cached[0]?.index ?? 17).toBeGreaterThan(index);
       expect(log).toMatchObject({ lastIndex: 16, lastTerm: 3, lastTimeMs: 16 });
       expect(newestMembership(log).membership).toEqual(FIVE);
       expect(membershipAt(log, index)).toEqual(base.membership);

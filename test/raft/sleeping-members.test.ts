@@ -105,7 +105,8 @@ describe("a leader stays awake", () => {
     tick(state, 2 * HEARTBEAT_MS);
     expect(sleeps(state, 2 * HEARTBEAT_MS)).toBe(false);
     const nowMs = HEARTBEAT_MS + ELECTION_MS_MAX + 1;
-    for (const id of [2, 3]) receive(state, id, matched(1, 2), nowMs);
+    for (const id of [2, 3]) receive(state, id, matched(1, 2), nowMs - 1);
+    expect(leaderRole(state).progress.has(4)).toBe(true);
     expect(sleeps(state, nowMs)).toBe(true);
     expect(laggingPeers(state)).toEqual([]);
     expect(happen(state, { kind: "probe" }, nowMs + 1)).toMatchObject({ sendEarly: [], sendLate: [] });

@@ -65,6 +65,13 @@ describe("a leader sees that a follower needs a snapshot", () => {
     expect(sent(output, "append", 3)).toHaveLength(needed ? 0 : 1);
   });
 
+  test("not from a wild hint of one that is known to hold the base", () => {
+    const state = leaderBehindTen();
+    receive(state, 3, matched(2, 11));
+    receive(state, 3, conflict(2, 13, { index: 4, term: 1 }));
+    expect(progressOf(state, 3)).toMatchObject({ kind: "probe", match: 11, next: 12 });
+  });
+
   test("from its answer alone, also when the own log is cut behind what it needs next", () => {
     const state = raft({ size: 3 });
     stored(state, lead(state));
@@ -74,13 +81,14 @@ describe("a leader sees that a follower needs a snapshot", () => {
     expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 1 });
     expect(truncate(state, 2)).toMatchObject({ snapshotWanted: false, sendEarly: [] });
     expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 3 });
+    expect(sent(propose(state, ["c"]), "append", 3)).toEqual([]);
     const beat = tick(state, HEARTBEAT_MS);
     expect(theOnly(beat, "append", 3)).toMatchObject({ prevIndex: 2, prevTerm: 1, entries: [] });
     expect(receive(state, 3, conflict(1, 2, { index: 0, term: 0 })).snapshotWanted).toBe(true);
     expect(progressOf(state, 3)).toMatchObject({ kind: "snapshot", next: 3 });
     truncate(state, 3);
     expect(progressOf(state, 3)).toMatchObject({ kind: "snapshot", next: 4 });
-    expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", next: 4 });
+    expect(progressOf(state, 2)).toMatchObject({ kind: "replicate", next: 5 });
   });
 
   test("not while what was sent may still arrive: the answer decides", () => {
@@ -104,6 +112,7 @@ describe("a leader sees that a follower needs a snapshot", () => {
     receive(state, 2, matched(1, 21));
     truncate(state, 20);
     expect(progressOf(state, 3)).toMatchObject({ kind: "probe", next: 21, match: 1, inFlight: [] });
+    expect(sent(propose(state, ["y"]), "append", 3)).toEqual([]);
     expect(sent(receive(state, 3, matched(1, 20)), "append", 3)).toHaveLength(1);
   });
 
