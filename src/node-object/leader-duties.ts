@@ -74,19 +74,19 @@ export function runDuties(state: NodeState, running: Running, nowMs: number): vo
     });
     return;
   }
-  const expiryMs = nextLeaseExpiry(machine);
-  if (expiryMs !== null) duties.checkAtMs = nowMs + Math.max(1, expiryStep(expiryMs) - logNowMs);
+  const expiryMs = nextLeaseExpiry(machine, EXPIRY_STEP_MS);
+  if (expiryMs !== null) duties.checkAtMs = nowMs + Math.max(1, expiryMs - logNowMs);
 }
 
 function nextDuty(state: NodeState, running: Running, duties: Duties, logNowMs: number): Command | null {
   const { machine } = running;
-  const expiryMs = nextLeaseExpiry(machine);
+  const expiryMs = nextLeaseExpiry(machine, EXPIRY_STEP_MS);
   if (!duties.floorSettled) {
     const graceMs = GRACE_TIMEOUTS * state.config.electionTimeoutMsMax;
     if (expiryMs !== null) return { kind: "lease_floor", floor_ms: logNowMs + graceMs };
     duties.floorSettled = true;
   }
-  if (expiryMs !== null && logNowMs >= expiryStep(expiryMs)) {
+  if (expiryMs !== null && logNowMs >= expiryMs) {
     const leases = expiredLeases(machine, logNowMs);
     if (leases.length > 0) return { kind: "lease_expire", leases };
   }
@@ -98,10 +98,6 @@ function nextDuty(state: NodeState, running: Running, duties: Duties, logNowMs: 
 /** When a leader has something to do by the log's time: the next end of leases or the next due entry; null = never. */
 export function nextWorkMs(machine: Machine, logNowMs: number): number | null {
   return nextDue(machine, logNowMs, EXPIRY_STEP_MS);
-}
-
-function expiryStep(expiryMs: number): number {
-  return Math.ceil(expiryMs / EXPIRY_STEP_MS) * EXPIRY_STEP_MS;
 }
 
 /**

@@ -55,6 +55,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     hub: openHub(ports, machine.revision, state.core.hubLimits),
     view: createHistoryView(machine),
     pumpAtMs: 0,
+    pumpedRevision: machine.revision,
     announcedLeader: null,
     leaderlessAtMs: Number.POSITIVE_INFINITY,
     activeAtMs: ports.clock.nowMs(),

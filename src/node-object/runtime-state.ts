@@ -74,6 +74,8 @@ export interface Running {
   readonly view: HistoryView;
   /** The hub has something to do at this time, without anything new happening. */
   pumpAtMs: number;
+  /** The hub's revision at its last pump. */
+  pumpedRevision: number;
   /** The leader that watchers were told of, and when they are told that there is none. */
   announcedLeader: NodeId | null;
   leaderlessAtMs: number;

@@ -103,8 +103,16 @@ function pumpSoon(state: NodeState, running: Running): void {
 export function pumpWatches(state: NodeState, running: Running, nowMs: number): void {
   const { hub } = running;
   const isNew = hub.touched.size > 0 || hub.pending.length > 0 || hub.announcing.size > 0;
-  if (!isNew && nowMs < running.pumpAtMs) return;
+  if (!isNew && nowMs < running.pumpAtMs && !owesProgress(running, nowMs)) return;
   const { frames, more, wakeAtMs } = pump(hub, running.view, nowMs);
+  running.pumpedRevision = hub.revision;
   running.pumpAtMs = more ? nowMs : wakeAtMs;
   if (frames.length > 0) state.ports.watchers.send(frames, (connection) => savedPositions(hub, connection));
+}
+
+/** Quiet watches are told how far history has gone, before it is compacted and now and then; nothing else would pump. */
+function owesProgress({ hub, machine, pumpedRevision }: Running, nowMs: number): boolean {
+  if (hub.watchesCount === 0) return false;
+  if (machine.compactRevision > hub.compactRevision) return true;
+  return hub.revision > pumpedRevision && nowMs >= hub.progressCheckAtMs;
 }
