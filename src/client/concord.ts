@@ -137,7 +137,8 @@ export class Concord {
 
   /**
    * Ends sockets, watches and subscriptions, whose iterations are then done. Calls under way end as `timeout` (reason
-   * `aborted`): what they did is unknown. Later calls are `invalid_request` (reason `closed`).
+   * `aborted`): what they did is unknown. Later calls are `invalid_request` (reason `closed`). A Node process that does
+   * not close its client stays until the session has been idle for a minute.
    */
   close(): void {
     this.#caller.close();

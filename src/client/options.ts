@@ -33,10 +33,12 @@ export interface ConnectOptions {
   /** How sockets are opened. Default: the global `WebSocket`. */
   readonly webSocket?: OpenSocket;
   /**
-   * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed when idle; what
-   * cannot be had over it (a proxy refuses upgrades, the socket broke twice under one call) goes over HTTP meanwhile.
-   * `http`: a request per call, server-sent events for watches and topics. Default: `session` if `webSocket` is given,
-   * or if there is a global one and no `fetch` is given; else `http`.
+   * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed after a minute
+   * without use. What cannot be had over it goes over HTTP meanwhile: calls while no socket is open (a proxy may refuse
+   * upgrades), from their third attempt on, and above 2 MiB; watches and topics where sockets do not open at all.
+   * `http`: a request per call, server-sent events for watches and topics; for Workers, where a client that outlives its
+   * request cannot keep a socket. Default: `session` if `webSocket` is given, or if there is a global one and no `fetch`
+   * is given; else `http`.
    */
   readonly transport?: "http" | "session";
   /** A whole call with all its retries, in milliseconds. Default 10 000. */

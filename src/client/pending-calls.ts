@@ -13,7 +13,7 @@ import { aborted, broken, type Exchange, errorOfProblem, failed, late, notSent }
 const IN_FLIGHT_MAX = 256;
 const WAITING_MAX = 4096;
 const WAITING_CHARS_MAX = 32 << 20;
-/** More calls than this that ran out of time without an answer: nothing behind the socket works. */
+/** So many calls whose callers are gone, and no answer to any, are as good as a dead socket. */
 const ABANDONED_MAX = 64;
 /** How long after a call's deadline its answer may still come. */
 const STUCK_GRACE_MS = 2_000;
@@ -48,6 +48,7 @@ export class PendingCalls {
   readonly #abandoned = new Set<Pending>();
   readonly #waiting = new Set<Pending>();
   #waitingChars = 0;
+  #answeredAtMs = Number.NEGATIVE_INFINITY;
   #nextId = 1;
 
   constructor(clock: ClientClock, events: CallsEvents) {
@@ -82,6 +83,7 @@ export class PendingCalls {
   answer(message: Readonly<Record<string, unknown>>): void {
     const call = this.#sent.get(message.id as number);
     if (call === undefined) return;
+    this.#answeredAtMs = this.#clock.nowMs();
     this.#sent.delete(message.id as number);
     this.#abandoned.delete(call);
     call.settle(exchangeOf(message));
@@ -135,7 +137,8 @@ export class PendingCalls {
       return;
     }
     this.#abandon(call, late(call.request.timeoutMs));
-    if (this.#abandoned.size > ABANDONED_MAX) this.#events.onStuck();
+    const isDeaf = this.#abandoned.size > ABANDONED_MAX && this.#answeredAtMs <= call.sentAtMs;
+    if (isDeaf) this.#events.onStuck();
     else this.#clock.after(STUCK_GRACE_MS, () => this.#testStuck(call), true);
   }
 

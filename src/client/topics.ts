@@ -8,7 +8,7 @@ import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
 import { Feed } from "./feed.ts";
 import type { CallOptions } from "./options.ts";
-import { type LinkedController, linkedController } from "./signals.ts";
+import type { LinkedController } from "./signals.ts";
 import { StreamKeeper } from "./stream-keeper.ts";
 import type { Stream, Streams } from "./streams.ts";
 
@@ -66,7 +66,7 @@ export class TopicClient {
   /** Messages from the moment when the subscription stands, on any node, with gaps whenever the connection breaks. */
   subscribe<T = JsonValue>(topic: string, options: SubscribeOptions = {}): Subscription<T> {
     this.#caller.checkOpen();
-    const link = linkedController(this.#caller.closing, options.signal);
+    const link = this.#caller.link(options.signal);
     return new Subscription(
       new TopicReader<T>(this.#caller, this.#streams, topic, { ...options, signal: link.signal }),
       link,

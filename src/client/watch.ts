@@ -1,7 +1,7 @@
 /** Watches as they are iterated: event by event, or revision by revision. */
 import type { WireSelector, WireWatchEvent } from "../api/wire.ts";
 import { Feed } from "./feed.ts";
-import { type LinkedController, linkedController } from "./signals.ts";
+import type { LinkedController } from "./signals.ts";
 import { type CursorContext, WatchCursor, type WatchOptions } from "./watch-cursor.ts";
 
 /** All events of one revision that the watch wants, in order. */
@@ -51,7 +51,7 @@ export function watchEvents(
   selector: WireSelector,
   options: WatchOptions,
 ): Watch<WireWatchEvent> {
-  const link = linkedController(context.caller.closing, options.signal);
+  const link = context.caller.link(options.signal);
   const cursor = new WatchCursor(context, selector, options, link);
   return new Watch({ items: eventsOf(cursor, link), link, cursor });
 }
@@ -61,7 +61,7 @@ export function watchRevisions(
   selector: WireSelector,
   options: WatchOptions,
 ): Watch<WatchedRevision> {
-  const link = linkedController(context.caller.closing, options.signal);
+  const link = context.caller.link(options.signal);
   const cursor = new WatchCursor(context, selector, options, link);
   return new Watch({ items: revisionsOf(cursor, link), link, cursor });
 }
