@@ -70,13 +70,12 @@ export class ConcordNode extends DurableObject<Env> {
     this.#turn(() => node.runtime.onAlarm());
   }
 
-  /** The promise keeps this instance until what the message asked for is answered. */
-  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void | Promise<void> {
+  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void {
     const node = this.#node;
     if (node === null) return;
     const client = node.sockets.idOf(socket);
-    if (client !== null) return node.sockets.onMessage(socket, client, data);
-    node.transport.onSocketMessage(socket, data);
+    if (client === null) node.transport.onSocketMessage(socket, data);
+    else node.sockets.onMessage(socket, client, data);
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
