@@ -3,18 +3,19 @@
  * before it asks: nobody is left behind although nobody asks for anything; writes go through every node; leases end; an idle
  * cluster sleeps and is silent; a request wakes it.
  */
-import { nextFloat } from "../../src/base/random.ts";
+import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import { evaluateQuery } from "../../src/kv/machine.ts";
 import { logTimeMs } from "../../src/raft/state.ts";
 import { monotonicMs } from "./clock.ts";
 import type { Faults } from "./faults.ts";
 import type { Host, World } from "./host.ts";
 import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
+import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
 import { isLost } from "./sleep.ts";
 import { Violation } from "./violation.ts";
-import { askWatchClients, calmWatchClients, lateWatchers, type WatchClients } from "./watch-clients.ts";
-import { newestRevision, sendProbe, type Workload } from "./workload.ts";
+import { askWatchClients, calmWatchClients, lateWatchers, untoldWatchers, type WatchClients } from "./watch-clients.ts";
+import { newestRevision, type Workload } from "./workload.ts";
 import { advance, runUntil, scheduleAct } from "./world.ts";
 
 /** Virtual time that a healed cluster has to answer everything and to agree. */
@@ -29,6 +30,8 @@ const SETTLED_MS = 40_000;
 const SILENT_MS = 600_000;
 /** From falling asleep until the alarm that goes with it is surely on the disk. */
 const ASLEEP_MS = 500;
+/** Beside elections, of which a few may fail. */
+const WAKING_MS = 500;
 const DISTURBED_RATE = 0.5;
 
 export function runWhile(world: World, condition: () => boolean): void {
@@ -44,14 +47,17 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   const { world } = faults;
   runUntilQuiet(world, workload);
   calmWatchClients(watching);
+  askWatchClients(watching, true);
   requireNobodyBehind(world, watching);
+  askWatchClients(watching, false);
   requireWrites(world, workload);
   requireAgreement(world);
   requireLeasesEnd(faults);
+  requireWarning(world, workload, watching);
   requireRemoval(world);
-  askWatchClients(watching, false);
   if (faults.profile.quiesceAfterMs < QUIET_MS_MAX && membersOf(world).length === world.hosts.length) {
     requireSilence(world);
+    requireWaking(faults, workload);
     requireWrites(world, workload);
     requireAgreement(world);
   }
@@ -71,7 +77,6 @@ function requireNobodyBehind(world: World, watching: WatchClients): void {
     const nodes = membersOf(world).filter(({ live }) => live !== null && live.runtime.status().applied_index < length);
     return [...nodes.map(({ id }) => `node ${id}`), ...lateWatchers(watching, revision)];
   };
-  askWatchClients(watching, true);
   const deadline = world.now + LEFT_BEHIND_MS_MAX;
   runWhile(world, () => world.now < deadline && behind().length > 0);
   if (behind().length === 0) return;
@@ -124,6 +129,25 @@ function requireWatchers(world: World, watching: WatchClients): void {
   const late = lateWatchers(watching, revision);
   if (late.length === 0) return;
   throw new Violation("watcher catches up or is told why not", `${late.join(", ")}; the revision is ${revision}`);
+}
+
+/** History goes. Who only waits for what is quiet is told beforehand, or could not come back to where it was. */
+function requireWarning(world: World, workload: Workload, watching: WatchClients): void {
+  const deadline = world.now + QUIET_MS_MAX;
+  let compacted: number | null = null;
+  const compact = (): void => {
+    const node = membersOf(world)[0]!.id;
+    sendCompaction(workload, node, (revision) => {
+      compacted = revision;
+      if (revision === null) scheduleAct(world, world.now + PROBE_PAUSE_MS, "compact again", compact);
+    });
+  };
+  compact();
+  const untold = (): string[] => (compacted === null ? [] : untoldWatchers(watching, compacted));
+  runWhile(world, () => world.now < deadline && (compacted === null || untold().length > 0));
+  if (compacted === null) throw new Violation("progress after healing", `no compaction: ${statusText(world)}`);
+  if (untold().length === 0) return;
+  throw new Violation("watcher catches up or is told why not", `${untold().join(", ")}; ${compacted} is compacted`);
 }
 
 // --- leases ----------------------------------------------------------------------------------------------------------
@@ -209,6 +233,22 @@ function requireSilence(world: World): void {
   if (world.sleep.messages === messages && world.steps === steps) return;
   const detail = `${world.sleep.messages - messages} messages and ${world.steps - steps} turns in its sleep: ${statusText(world)}`;
   throw new Violation("a sleeping cluster is silent", detail);
+}
+
+/** One request at one node wakes as many as it needs, whether they are in memory or not. */
+function requireWaking(faults: Faults, workload: Workload): void {
+  const { world } = faults;
+  disturb(faults);
+  const { id } = world.hosts[nextInteger(world.random, 0, world.hosts.length - 1)]!;
+  const host = world.hosts[id - 1]!;
+  runWhile(world, () => world.now < host.downUntil);
+  const deadline = world.now + 4 * world.options.electionTimeoutMsMax + WAKING_MS;
+  let answered = false;
+  sendProbe(workload, id, (ok) => {
+    answered = ok;
+  });
+  runWhile(world, () => !answered && world.now < deadline);
+  if (!answered) throw new Violation("a sleeping cluster wakes", `node ${id} was asked: ${statusText(world)}`);
 }
 
 export function statusText(world: World): string {

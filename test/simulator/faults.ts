@@ -93,7 +93,7 @@ function scheduleFault(faults: Faults): void {
 
 /** False when it cannot be done now, or counts itself when it strikes. */
 function inject(faults: Faults, kind: FaultKind): boolean {
-  const { world } = faults;
+  const { world, profile } = faults;
   const { random } = world;
   const host = anyHost(world);
   switch (kind) {
@@ -114,6 +114,7 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       pauseHost(world, host, nextFloat(random) < 0.5 ? nextFloat(random) * 100 : nextFloat(random) * 1500);
       return true;
     case "clock_jump":
+      if (host.id > profile.wrongClocks) return false;
       jumpWallClock(world, host, Math.floor((nextFloat(random) - 0.4) * (nextFloat(random) < 0.5 ? 3000 : 30_000)));
       return true;
     case "clock_drift":

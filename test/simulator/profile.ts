@@ -45,6 +45,8 @@ export interface Profile {
   /** Mean time between two rests of all clients; null = they never rest. */
   readonly restEveryMs: number | null;
   readonly restMs: number;
+  /** How many nodes' wall clocks may jump. */
+  readonly wrongClocks: number;
   /** Longest time that a direction is cut. */
   readonly cutMsMax: number;
   /** Share of owners of leases that renew at the last moment, and of commands that have to do with leases. */
@@ -95,6 +97,7 @@ export function chooseProfile(random: Random): Profile {
     quiesceAfterMs: has("quiescence") ? choose(random, [600, 1000, 2000]) : Number.POSITIVE_INFINITY,
     restEveryMs: has("quiescence") ? choose(random, [2000, 4000, 8000]) : null,
     restMs: choose(random, [3000, 6000, 12_000]),
+    wrongClocks: choose(random, [1, 1, size]),
     cutMsMax: 1500,
     lateKeepers: 0.5,
     leaseShare: crowded ? 0.1 : 0.29,

@@ -378,3 +378,13 @@ export function lateWatchers(all: WatchClients, revision: number): string[] {
       .map(({ name, position }) => `${name} at ${position.revision}.${position.opIndex}`);
   });
 }
+
+/** Those who listen to a node, have caught up with it once, and have still not been told of `revision`. */
+export function untoldWatchers(all: WatchClients, revision: number): string[] {
+  return all.clients.flatMap(({ socket, watchers }) => {
+    if (socket === null) return [];
+    return watchers
+      .filter(({ ready, watchId, position }) => ready && watchId !== null && position.revision < revision)
+      .map(({ name, position }) => `${name} at ${position.revision}.${position.opIndex}`);
+  });
+}

@@ -16,7 +16,16 @@ import { createDisk } from "./disk.ts";
 import { createQueue, peek, pop, push } from "./event-queue.ts";
 import { createFaultCounts } from "./fault-kinds.ts";
 import { holdOrRelease } from "./gate.ts";
-import { type Call, type CallTurn, type Host, hostOf, type Instance, type SimEvent, type World, type WorldOptions } from "./host.ts";
+import {
+  type Call,
+  type CallTurn,
+  type Host,
+  hostOf,
+  type Instance,
+  type SimEvent,
+  type World,
+  type WorldOptions,
+} from "./host.ts";
 import { createNetwork } from "./network.ts";
 import { checkStarted, createSafety } from "./safety.ts";
 import { createSleep, noticeSleep } from "./sleep.ts";
