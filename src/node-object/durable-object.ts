@@ -15,7 +15,14 @@ import type { NodeId } from "../raft/types.ts";
 import { NodeBackend } from "./backend.ts";
 import { ClientSockets } from "./client-sockets.ts";
 import { Connections } from "./connections.ts";
-import { type NodeName, nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "./node-environment.ts";
+import {
+  type NodeName,
+  type NodeVariables,
+  nodeConfigOf,
+  nodesCountOf,
+  objectName,
+  parseObjectName,
+} from "./node-environment.ts";
 import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
 import { PEER_HEADER, PeerTransport } from "./peer-transport.ts";
 import type { Ports } from "./ports.ts";
@@ -35,13 +42,18 @@ interface Node {
   readonly api: { fetch(request: Request): Response | Promise<Response> };
 }
 
-export class ConcordNode extends DurableObject<Env> {
+/** What the object needs of its Worker's configuration: its own namespace, and variables that all have a default. */
+export interface NodeBindings extends NodeVariables {
+  readonly NODES: DurableObjectNamespace;
+}
+
+export class ConcordNode extends DurableObject<NodeBindings> {
   /** Null in an object whose name is not a node's: it holds nothing and answers nothing. */
   readonly #node: Node | null;
   #ended = false;
   #nowMs = 0;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: DurableObjectState, env: NodeBindings) {
     super(ctx, env);
     const name = parseObjectName(ctx.id.name ?? ctx.storage.kv.get<string>(NAME_KEY), nodesCountOf(env));
     this.#node = name === null ? null : this.#createNode(name);

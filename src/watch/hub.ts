@@ -154,7 +154,8 @@ function addWatch(hub: Hub, options: WatchOptions, saved: { position: Position; 
     lagEvents: 0,
     lagBytes: 0,
     lagThrough: saved.position,
-    toldRevision: saved.position.revision,
+    // A watch that was told more by a former instance is told once more, rather than too late (S44).
+    toldRevision: saved.ready ? 0 : saved.position.revision,
     toldAtMs: 0,
   };
   const watches = hub.connections.get(connection);
