@@ -36,6 +36,14 @@ export function noticeRequest(state: NodeState, running: Running, drive: Drive):
   if (isAsleep(running.raft)) drive(state, running, { kind: "wake" });
 }
 
+/**
+ * A client begins to watch. A node that fell asleep with the cluster has everything; an instance that has heard nobody yet
+ * may lack what was acknowledged before it started, and would say nothing until the watchdog fires.
+ */
+export function noticeWatch(state: NodeState, running: Running, drive: Drive): void {
+  if (leaderOf(running.raft) === null) noticeRequest(state, running, drive);
+}
+
 /** The leader asks the core to let the cluster sleep, when nobody has wanted anything for a while. */
 export function quiesceIfIdle(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
   const { raft } = running;
