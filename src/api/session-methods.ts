@@ -140,7 +140,8 @@ function connected<Fields extends z.ZodRawShape>(
 const boundedSchema = z.strictObject(bounded);
 
 const id = z.number();
-const watch_id = z.custom<number>(
+/** Chosen by the client, unique within its session. */
+export const watch_id = z.custom<number>(
   (value) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0,
   "a whole number from 0",
 );

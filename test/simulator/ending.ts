@@ -3,45 +3,28 @@
  * before it asks: nobody is left behind although nobody asks for anything; writes go through every node; leases end; an idle
  * cluster sleeps and is silent; a request wakes it.
  */
-import { nextFloat, nextInteger } from "../../src/base/random.ts";
+import { nextFloat } from "../../src/base/random.ts";
 import { evaluateQuery } from "../../src/kv/machine.ts";
 import { logTimeMs } from "../../src/raft/state.ts";
 import { monotonicMs } from "./clock.ts";
+import { requireNobodyForgotten, requireSilence, requireWaking } from "./ending-asleep.ts";
 import type { Faults } from "./faults.ts";
-import type { Host, World } from "./host.ts";
+import type { World } from "./host.ts";
 import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
 import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
-import { isLost } from "./sleep.ts";
+import { membersOf, QUIET_MS_MAX, requireNobodyBehind, runUntilQuiet, runWhile, statusText } from "./settling.ts";
 import { Violation } from "./violation.ts";
 import { askWatchClients, calmWatchClients, lateWatchers, untoldWatchers, type WatchClients } from "./watch-clients.ts";
 import { newestRevision, type Workload } from "./workload.ts";
-import { advance, runUntil, scheduleAct } from "./world.ts";
+import { scheduleAct } from "./world.ts";
 
-/** Virtual time that a healed cluster has to answer everything and to agree. */
-const QUIET_MS_MAX = 20_000;
-/** A sleeping leader looks for members that are behind once a minute; the watchdog of a node fires within 15 s. */
-const LEFT_BEHIND_MS_MAX = 100_000;
 const PROBE_PAUSE_MS = 100;
 /** Leases with a longer TTL than this outlive the seed. */
 const TTL_MS_MAX = 10_000;
-/** An alarm that an earlier instance left fires within this, and wakes everybody once more. */
-const SETTLED_MS = 40_000;
-const SILENT_MS = 600_000;
 /** From falling asleep until the alarm that goes with it is surely on the disk. */
 const ASLEEP_MS = 500;
-/** Beside elections, of which a few may fail. */
-const WAKING_MS = 500;
 const DISTURBED_RATE = 0.5;
-
-export function runWhile(world: World, condition: () => boolean): void {
-  while (condition()) if (!advance(world)) return;
-}
-
-export function runUntilQuiet(world: World, workload: Workload): void {
-  const deadline = world.now + QUIET_MS_MAX;
-  runWhile(world, () => workload.open > 0 && world.now < deadline);
-}
 
 export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
   const { world } = faults;
@@ -56,6 +39,7 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   requireWarning(world, workload, watching);
   requireRemoval(world);
   if (faults.profile.quiesceAfterMs < QUIET_MS_MAX && membersOf(world).length === world.hosts.length) {
+    requireNobodyForgotten(world, workload, watching);
     requireSilence(world);
     requireWaking(faults, workload);
     requireWrites(world, workload);
@@ -63,24 +47,6 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   }
   requireWatchers(world, watching);
   requireAnswers(world);
-}
-
-function membersOf(world: World): Host[] {
-  return world.hosts.filter((host) => !isLost(host));
-}
-
-/** Nobody asks for anything, and still every node comes to know what is committed, and every watcher. */
-function requireNobodyBehind(world: World, watching: WatchClients): void {
-  const { length } = world.safety.committed;
-  const revision = newestRevision(world);
-  const behind = (): string[] => {
-    const nodes = membersOf(world).filter(({ live }) => live !== null && live.runtime.status().applied_index < length);
-    return [...nodes.map(({ id }) => `node ${id}`), ...lateWatchers(watching, revision)];
-  };
-  const deadline = world.now + LEFT_BEHIND_MS_MAX;
-  runWhile(world, () => world.now < deadline && behind().length > 0);
-  if (behind().length === 0) return;
-  throw new Violation("nobody is left behind", `${behind().join(", ")} of ${length}: ${statusText(world)}`);
 }
 
 /** A leader, and a fresh write through every node. */
@@ -216,49 +182,4 @@ function requireRemoval(world: World): void {
   const deadline = world.now + QUIET_MS_MAX;
   runWhile(world, () => replay.removalPending && world.now < deadline);
   if (replay.removalPending) throw new Violation("removal ends", `compacted history is left: ${statusText(world)}`);
-}
-
-// --- sleep -----------------------------------------------------------------------------------------------------------
-
-/** A cluster that nobody asks anything falls asleep, and then nothing happens in it at all. */
-function requireSilence(world: World): void {
-  runUntil(world, world.now + SETTLED_MS);
-  const deadline = world.now + QUIET_MS_MAX;
-  runWhile(world, () => !world.sleep.cluster && world.now < deadline);
-  if (!world.sleep.cluster)
-    throw new Violation("a sleeping cluster is silent", `it does not sleep: ${statusText(world)}`);
-  const { messages } = world.sleep;
-  const { steps } = world;
-  runUntil(world, world.now + SILENT_MS);
-  if (world.sleep.messages === messages && world.steps === steps) return;
-  const detail = `${world.sleep.messages - messages} messages and ${world.steps - steps} turns in its sleep: ${statusText(world)}`;
-  throw new Violation("a sleeping cluster is silent", detail);
-}
-
-/** One request at one node wakes as many as it needs, whether they are in memory or not. */
-function requireWaking(faults: Faults, workload: Workload): void {
-  const { world } = faults;
-  disturb(faults);
-  const { id } = world.hosts[nextInteger(world.random, 0, world.hosts.length - 1)]!;
-  const host = world.hosts[id - 1]!;
-  runWhile(world, () => world.now < host.downUntil);
-  const deadline = world.now + 4 * world.options.electionTimeoutMsMax + WAKING_MS;
-  let answered = false;
-  sendProbe(workload, id, (ok) => {
-    answered = ok;
-  });
-  runWhile(world, () => !answered && world.now < deadline);
-  if (!answered) throw new Violation("a sleeping cluster wakes", `node ${id} was asked: ${statusText(world)}`);
-}
-
-export function statusText(world: World): string {
-  return world.hosts
-    .map(({ id, live }) => {
-      if (live === null) return `n${id} off`;
-      const status = live.runtime.status();
-      const { state, role, term, leader, last_index, commit_index, applied_index, quiescent } = status;
-      const log = `log ${last_index} commit ${commit_index} applied ${applied_index}`;
-      return `n${id} ${state} ${role} term ${term} leader ${leader} ${log}${quiescent ? " asleep" : ""}`;
-    })
-    .join("; ");
 }

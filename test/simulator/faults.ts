@@ -175,12 +175,12 @@ function supersedeSome(faults: Faults, host: Host): boolean {
 }
 
 function partition(faults: Faults, kind: FaultKind): boolean {
-  const { world, profile } = faults;
+  const { world } = faults;
   const { random } = world;
   if (world.hosts.length === 1) return false;
   const pairs = cutPairs(world, kind, random);
   for (const [from, to] of pairs) cut(world.network, from, to);
-  scheduleAct(world, world.now + 30 + nextFloat(random) * profile.cutMsMax, "partition heals", () => {
+  scheduleAct(world, world.now + 30 + nextFloat(random) * 1500, "partition heals", () => {
     for (const [from, to] of pairs) mend(world.network, from, to);
   });
   return true;

@@ -47,11 +47,11 @@ export interface Profile {
   readonly restMs: number;
   /** How many nodes' wall clocks may jump. */
   readonly wrongClocks: number;
-  /** Longest time that a direction is cut. */
-  readonly cutMsMax: number;
   /** Share of owners of leases that renew at the last moment, and of commands that have to do with leases. */
   readonly lateKeepers: number;
   readonly leaseShare: number;
+  /** Share of writes among what clients do. */
+  readonly writeShare: number;
   readonly watchers: number;
   readonly hubLimits: Partial<HubLimits>;
   readonly quotaBytes: number;
@@ -98,9 +98,9 @@ export function chooseProfile(random: Random): Profile {
     restEveryMs: has("quiescence") ? choose(random, [2000, 4000, 8000]) : null,
     restMs: choose(random, [3000, 6000, 12_000]),
     wrongClocks: choose(random, [1, 1, size]),
-    cutMsMax: 1500,
     lateKeepers: 0.5,
     leaseShare: crowded ? 0.1 : 0.29,
+    writeShare: crowded ? 0.95 : 0.7,
     quotaBytes: nextFloat(random) < 0.12 ? choose(random, [15_000, 40_000]) : QUOTA_BYTES,
     compaction: crowded ? { keepRevisions: 1, keepMs: 0, historyBytesMax: 0 } : NO_COMPACTION,
   };

@@ -50,7 +50,7 @@ export function noticeSleep(world: World): void {
   }
 }
 
-export function isInstanceAsleep(instance: Instance): boolean {
+function isInstanceAsleep(instance: Instance): boolean {
   if (instance.raft !== null) return isAsleep(instance.raft);
   return isFormedHost(instance.host);
 }

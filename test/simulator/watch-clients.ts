@@ -7,7 +7,7 @@ import { ERROR_CODES } from "../../src/base/errors.ts";
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import { comparePositions, endOf, type Position } from "../../src/kv/position.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
-import type { Frame, Frame as HubFrame } from "../../src/watch/frames.ts";
+import type { Frame } from "../../src/watch/frames.ts";
 import type { Subscribed, Subscription } from "../../src/watch/hub.ts";
 import { callRead } from "./calls.ts";
 import { chooseSelector, pick } from "./choices.ts";
@@ -285,12 +285,12 @@ function onFrame(client: WatchClient, socket: Socket, frame: Frame): void {
   else acknowledgeSoon(client, watcher, socket);
 }
 
-function isLast({ kind }: HubFrame): boolean {
+function isLast({ kind }: Frame): boolean {
   return kind === "compacted" || kind === "slow_consumer" || kind === "resync" || kind === "cluster_changed";
 }
 
 /** The watch is over: it goes on behind what has arrived, or behind a list. */
-function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: HubFrame["kind"]): void {
+function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: Frame["kind"]): void {
   const { counts, workload } = client.all;
   watcher.watchId = null;
   if (kind === "compacted") {

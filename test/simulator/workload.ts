@@ -47,6 +47,7 @@ export interface WorkloadOptions {
   readonly timeoutMs: number;
   readonly lateKeepers: number;
   readonly leaseShare: number;
+  readonly writeShare: number;
 }
 
 export interface Client {
@@ -117,7 +118,7 @@ function act(workload: Workload, client: Client, done: () => void): void {
     return;
   }
   const roll = nextFloat(random);
-  if (roll < 0.7) write(workload, client, chooseCommand(workload, client), done);
+  if (roll < workload.options.writeShare) write(workload, client, chooseCommand(workload, client), done);
   else if (roll < 0.99) read(workload, client, chooseQuery(workload), done);
   else {
     workload.open += 1;
