@@ -194,9 +194,11 @@ export class Caller {
     const { signal } = link;
     let unknown: ConcordError | null = null;
     try {
-      for (let attempt = options.attempt ?? 1; ; attempt += 1) {
+      let attempt = options.attempt ?? 1;
+      for (let failures = 1; ; failures += 1) {
         const leftMs = Math.max(ATTEMPT_MS_MIN, deadlineMs - clock.nowMs());
-        const { reply, error } = await this.#attempt(call, { attempt, leftMs, signal });
+        const outcome = await this.#attempt(call, { attempt, leftMs, signal });
+        const { reply, error } = outcome;
         const changed = reply === null ? null : this.observe(reply);
         if (error === null) {
           if (changed !== null && call.isRead) throw changed;
@@ -207,10 +209,11 @@ export class Caller {
         const settles = error.retry === "no" && !(unknown !== null && (error.status === 401 || error.status === 403));
         if (settles) throw error;
         const mayRepeat = error.retry === "yes" || (error.retry === "same-request" && call.isRepeatable);
-        const delayMs = backoffMs(attempt, this.random(), BACKOFF);
+        const delayMs = backoffMs(failures, this.random(), BACKOFF);
         const isOver =
           options.attempt !== undefined || clock.nowMs() + delayMs + ATTEMPT_MS_MIN > deadlineMs || signal.aborted;
         if (!mayRepeat || isOver) throw call.isRead ? error : (unknown ?? error);
+        if (outcome.isOfLoad !== true) attempt += 1;
         await clock.sleep(delayMs, signal);
       }
     } finally {
@@ -224,7 +227,7 @@ export class Caller {
   ) {
     const timeoutMs = Math.ceil(Math.min(leftMs, this.#options.attemptTimeoutMs));
     const { method, params, control } = call;
-    const outcome = await this.#transport.exchange({ method, params, control, timeoutMs, signal, attempt });
+    const outcome = await this.#transport.exchange({ method, params, control, timeoutMs, leftMs, signal, attempt });
     const { reply, error } = outcome;
     const revision = reply?.revision ?? null;
     if (error === null && revision !== null && revision < call.minRevision && reply?.clusterId === this.#clusterId) {

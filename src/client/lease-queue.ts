@@ -10,7 +10,6 @@
  */
 import type { WireKey, WireListedRecord, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
-import type { JsonValue } from "../base/json.ts";
 import type { Place, TxnRunner } from "./guard.ts";
 import { onlyResponse } from "./kv.ts";
 import type { LeaseClient } from "./lease.ts";
@@ -19,6 +18,7 @@ import { callAt } from "./lease-timer.ts";
 import type { CallOptions, ClientClock } from "./options.ts";
 import { linkedController } from "./signals.ts";
 import type { SyncClient } from "./sync.ts";
+import type { JsonInput, Operation } from "./typed-value.ts";
 
 export interface QueueOptions {
   /** Seconds after which a holder or waiter that is gone makes room; whole, at least 1. Default 15. Renewed by itself. */
@@ -43,7 +43,7 @@ interface Wish extends QueueOptions {
   /** The prefix of the queue, which nothing else may use. */
   readonly name: string;
   /** What others may read of a holder or waiter. */
-  readonly value: JsonValue;
+  readonly value: JsonInput;
 }
 
 /** The first key of a queue, and the revision at which it was. */
@@ -90,7 +90,7 @@ async function stayInQueue(context: QueueContext, wish: Wish, late: AbortSignal)
   try {
     const lease = await keeper.ready;
     isGranted = true;
-    const put: WireOperation = { type: "put", key: `${name}/`, value, lease, revision_suffix: true };
+    const put: Operation = { type: "put", key: `${name}/`, value, lease, revision_suffix: true };
     const result = await context.txn({ success: [put] }, callOptions(wish));
     const place = { key: textOf(onlyResponse(result, "put")), revision: result.revision, keeper };
     isTaken = await isTurnReached(context, wish, place, late);

@@ -35,15 +35,16 @@ export interface ConnectOptions {
   /**
    * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed after a minute
    * without use. What cannot be had over it goes over HTTP meanwhile: calls while no socket is open (a proxy may refuse
-   * upgrades), from their third attempt on, and above 2 MiB; watches and topics where sockets do not open at all.
+   * upgrades), from their third attempt on (those that load alone made late do not count), and above 2 MiB; watches and
+   * topics where sockets do not open at all.
    * `http`: a request per call, server-sent events for watches and topics; for Workers, where a client that outlives its
    * request cannot keep a socket. Default: `session` if `webSocket` is given, or if there is a global one and no `fetch`
    * is given; else `http`.
    */
   readonly transport?: "http" | "session";
-  /** A whole call with all its retries, in milliseconds. Default 10 000. */
+  /** A whole call with all its retries and waiting, in milliseconds. Default 10 000. */
   readonly timeoutMs?: number;
-  /** One attempt, in milliseconds. Default 5 000. */
+  /** One attempt, in milliseconds from when it is sent; up to then it waits for its turn. Default 5 000. */
   readonly attemptTimeoutMs?: number;
   /**
    * Whether writes carry an idempotency key made by the client, one per call. Default true. Without one (here, or by

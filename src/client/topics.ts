@@ -11,6 +11,7 @@ import type { CallOptions } from "./options.ts";
 import type { LinkedController } from "./signals.ts";
 import { StreamKeeper } from "./stream-keeper.ts";
 import type { Stream, Streams } from "./streams.ts";
+import type { Input } from "./typed-value.ts";
 
 export interface TopicMessage<T = JsonValue> {
   readonly topic: string;
@@ -59,8 +60,9 @@ export class TopicClient {
    * Tells everybody who listens now. Says nothing about who that is. The payload is at most 64 KiB of JSON.
    * @throws ConcordError `timeout` if the message may have been told; it is not repeated then.
    */
-  async publish(topic: string, payload: JsonValue, options: CallOptions = {}): Promise<void> {
-    await this.#caller.write("topic.publish", { topic, payload }, { ...options, idempotencyKey: null });
+  async publish<V>(topic: string, payload: Input<V>, options: CallOptions = {}): Promise<void> {
+    const params = { topic, payload: payload as JsonValue };
+    await this.#caller.write("topic.publish", params, { ...options, idempotencyKey: null });
   }
 
   /** Messages from the moment when the subscription stands, on any node, with gaps whenever the connection breaks. */
