@@ -41,9 +41,9 @@ export class Session implements SocketProtocol {
   }
 
   greet(): void {
-    const { clusterId, node, leader, revision } = this.#scope.context.backend.position();
+    const { clusterId, node, leader, revision, ready } = this.#scope.context.backend.position();
     this.#toldLeader = leader;
-    this.#notify("session", JSON.stringify({ cluster_id: clusterId, node, leader, revision }));
+    this.#notify("session", JSON.stringify({ cluster_id: clusterId, node, leader, revision, ready }));
   }
 
   onText(text: string): void | Promise<void> {

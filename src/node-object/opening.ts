@@ -56,7 +56,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     view: createHistoryView(machine),
     pumpAtMs: 0,
     pumpedRevision: machine.revision,
-    announcedLeader: null,
+    announcedLeader: undefined,
     leaderlessAtMs: Number.POSITIVE_INFINITY,
     activeAtMs: ports.clock.nowMs(),
     asleep: true,

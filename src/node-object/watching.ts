@@ -9,7 +9,7 @@
 import type { ErrorBody } from "../base/errors.ts";
 import type { Applied } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
-import { leaderOf } from "../raft/state.ts";
+import { isAsleep, leaderOf } from "../raft/state.ts";
 import {
   acknowledge,
   cancel,
@@ -82,7 +82,8 @@ export function publishApplied(running: Running, applied: Applied): void {
 /** Who leads now is news; that nobody does only when it lasts. */
 export function announceLeaderChange(state: NodeState, running: Running, nowMs: number): void {
   const leader = leaderOf(running.raft);
-  if (leader === running.announcedLeader) {
+  // A node that sleeps would find a leader: that it names none is no news.
+  if (leader === running.announcedLeader || isAsleep(running.raft)) {
     running.leaderlessAtMs = Number.POSITIVE_INFINITY;
     return;
   }

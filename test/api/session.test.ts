@@ -159,7 +159,11 @@ describe("order", () => {
     rig.backend.leader = null;
     rig.session.greet();
     expect(rig.sent).toEqual([
-      { jsonrpc: "2.0", method: "session", params: { cluster_id: "c-1", node: 1, leader: null, revision: 0 } },
+      {
+        jsonrpc: "2.0",
+        method: "session",
+        params: { cluster_id: "c-1", node: 1, leader: null, revision: 0, ready: true },
+      },
     ]);
     rig.backend.leader = 3;
     const [news, answer] = await rig.say({ jsonrpc: "2.0", id: 1, method: "revision" });

@@ -37,7 +37,7 @@ describe("GET /v1/session", () => {
     const { cluster, session } = await opened();
     const { params } = await session.find((one) => one.method === "session");
     const { cluster_id } = await cluster.cluster(1);
-    expect(params).toEqual({ cluster_id, node: 1, leader: await cluster.leader(), revision: 0 });
+    expect(params).toEqual({ cluster_id, node: 1, leader: await cluster.leader(), revision: 0, ready: true });
   });
 
   test("serves every method, each with a revision", async () => {
