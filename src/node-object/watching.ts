@@ -105,10 +105,11 @@ export function pumpWatches(state: NodeState, running: Running, nowMs: number): 
   const { hub } = running;
   const isNew = hub.touched.size > 0 || hub.pending.length > 0 || hub.announcing.size > 0;
   if (!isNew && nowMs < running.pumpAtMs && !owesProgress(running, nowMs)) return;
-  const { frames, more, wakeAtMs } = pump(hub, running.view, nowMs);
+  const { frames, silent, more, wakeAtMs } = pump(hub, running.view, nowMs);
   running.pumpedRevision = hub.revision;
   running.pumpAtMs = more ? nowMs : wakeAtMs;
   if (frames.length > 0) state.ports.watchers.send(frames, (connection) => savedPositions(hub, connection));
+  for (const connection of silent) state.ports.watchers.drop(connection);
 }
 
 /** Quiet watches are told how far history has gone, before it is compacted and now and then; nothing else would pump. */

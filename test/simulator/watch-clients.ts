@@ -133,6 +133,7 @@ function connect(client: WatchClient): void {
   sendRequest(world, socket, {
     label: "open",
     opens: true,
+    watches: true,
     run(runtime) {
       if (client.socket !== socket) return;
       for (const watcher of client.watchers) if (!watcher.listing) subscribe(client, watcher, socket, runtime);
@@ -204,7 +205,7 @@ function askProgress(client: WatchClient, socket: Socket): void {
   const run = (runtime: Runtime): void => {
     for (const watchId of asked) runtime.watches.requestProgress(socket.id, watchId);
   };
-  sendRequest(client.all.workload.world, socket, { label: "progress?", opens: false, run });
+  sendRequest(client.all.workload.world, socket, { label: "progress?", opens: false, watches: false, run });
 }
 
 /** Cancels a watch and asks for it again, behind what has arrived until the node hears of it. */
@@ -219,7 +220,7 @@ function replaceWatch(client: WatchClient, socket: Socket): void {
     socket.watches.delete(watchId);
     if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
   };
-  sendRequest(world, socket, { label: "replace", opens: false, run });
+  sendRequest(world, socket, { label: "replace", opens: false, watches: true, run });
 }
 
 function pause(client: WatchClient, ms: number): void {
@@ -302,7 +303,7 @@ function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: Fram
   const run = (runtime: Runtime): void => {
     if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
   };
-  sendRequest(workload.world, socket, { label: "again", opens: false, run });
+  sendRequest(workload.world, socket, { label: "again", opens: false, watches: true, run });
 }
 
 /** A linearizable list stands for all events up to its revision (S44). */
@@ -325,7 +326,7 @@ function list(client: WatchClient, watcher: Watcher): void {
     const run = (runtime: Runtime): void => {
       if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
     };
-    sendRequest(world, socket, { label: "behind a list", opens: false, run });
+    sendRequest(world, socket, { label: "behind a list", opens: false, watches: true, run });
   });
 }
 
@@ -340,7 +341,12 @@ function acknowledgeSoon(client: WatchClient, watcher: Watcher, socket: Socket):
     const { watchId, position } = watcher;
     if (client.socket !== socket || watchId === null || world.now < client.pausedUntil) return;
     const ack = { connection: socket.id, watchId, position };
-    sendRequest(world, socket, { label: "ack", opens: false, run: (runtime) => runtime.watches.acknowledge(ack) });
+    sendRequest(world, socket, {
+      label: "ack",
+      opens: false,
+      watches: false,
+      run: (runtime) => runtime.watches.acknowledge(ack),
+    });
   });
 }
 
