@@ -77,7 +77,8 @@ export class Session implements SocketProtocol {
   }
 
   #answer(method: Method, request: RpcRequest): void | Promise<void> {
-    if (this.#inFlight >= SESSION_REQUESTS_MAX) {
+    // An acknowledgement or a cancellation that were refused would be lost: nobody repeats them.
+    if (!method.isImmediate && this.#inFlight >= SESSION_REQUESTS_MAX) {
       const detail = `A session has at most ${SESSION_REQUESTS_MAX} requests in flight.`;
       this.#fail(request, new ConcordError({ code: "overloaded", reason: "too_many_requests", detail }));
       return;

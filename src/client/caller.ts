@@ -13,7 +13,14 @@ import { ConcordError } from "../base/errors.ts";
 import { backoffMs } from "./backoff.ts";
 import { checkIdempotencyKey, paramsText } from "./check.ts";
 import type { Method, Params, Result } from "./operations.ts";
-import type { CallOptions, ClientClock, ReadOptions, ResolvedOptions, WriteOptions } from "./options.ts";
+import {
+  type CallOptions,
+  type ClientClock,
+  isDuration,
+  type ReadOptions,
+  type ResolvedOptions,
+  type WriteOptions,
+} from "./options.ts";
 import { type LinkedController, linkedController, startPatience } from "./signals.ts";
 import type { Control, Transport } from "./transport.ts";
 
@@ -159,8 +166,11 @@ export class Caller {
     return null;
   }
 
-  #deadlineOf(options: CallOptions): number {
-    return this.clock.nowMs() + (options.timeoutMs ?? this.#options.timeoutMs);
+  #deadlineOf({ timeoutMs = this.#options.timeoutMs }: CallOptions): number {
+    // Whatever is compared with NaN is false: such a call would never end.
+    if (isDuration(timeoutMs) || timeoutMs === 0) return this.clock.nowMs() + timeoutMs;
+    const detail = `timeoutMs is ${String(timeoutMs)}, not a number of milliseconds.`;
+    throw new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
   }
 
   /**

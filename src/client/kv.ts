@@ -167,6 +167,12 @@ export class KvClient {
     options: ListOptions & { readonly cursor?: string } = {},
   ): Promise<WireList<T>> {
     const { limit, order, keys_only, count_only, revision, cursor } = options;
+    const unknown = Object.keys(selector).find((name) => name !== "prefix" && name !== "start" && name !== "end");
+    if (unknown !== undefined) {
+      // Left out, it would list everything.
+      const detail = `A list is of a prefix, or of start and end; it does not have the field ${JSON.stringify(unknown)}.`;
+      throw new ConcordError({ code: "invalid_selector", reason: "unknown_field", detail });
+    }
     const params = {
       // An empty start is the start of the key space: a list always names what it lists.
       ...("prefix" in selector ? { prefix: selector.prefix } : { start: selector.start ?? "", end: selector.end }),

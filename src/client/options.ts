@@ -131,6 +131,14 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   if (options.url === undefined && options.fetch === undefined) throw new TypeError("connect needs a url or a fetch");
   const url = new URL(options.url ?? "http://concord");
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new TypeError(`${url.protocol} is not http(s)`);
+  for (const name of ["timeoutMs", "attemptTimeoutMs"] as const) {
+    const value = options[name];
+    if (value !== undefined && !isDuration(value)) throw new TypeError(`${name} is ${value}, not milliseconds above 0`);
+  }
+  const { transport } = options;
+  if (transport !== undefined && transport !== "http" && transport !== "session") {
+    throw new TypeError(`transport is ${String(transport)}, not "http" or "session"`);
+  }
   const root = url.origin + (url.pathname === "/" ? "" : url.pathname.replace(/\/$/, ""));
   const { cluster } = options;
   return {
@@ -145,6 +153,11 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     random: options.random ?? Math.random,
     clock: options.clock ?? SYSTEM_CLOCK,
   };
+}
+
+/** A number of milliseconds that can be waited for. */
+export function isDuration(value: unknown): value is number {
+  return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY;
 }
 
 function resolveSocket(options: ConnectOptions): OpenSocket | null {

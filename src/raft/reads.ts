@@ -7,7 +7,15 @@
  * R4. With the fence on, the leader's own share counts only once a write of the round's first turn is durable (S01).
  */
 import { broadcastHeartbeat } from "./replication.ts";
-import { type Leader, leaderOf, leaderTimeMs, type MutableOutput, majority, type RaftState, type ReadRequest } from "./state.ts";
+import {
+  type Leader,
+  leaderOf,
+  leaderTimeMs,
+  type MutableOutput,
+  majority,
+  type RaftState,
+  type ReadRequest,
+} from "./state.ts";
 import type { Message, NodeId } from "./types.ts";
 
 type Of<Kind extends Message["kind"]> = Extract<Message, { kind: Kind }>;
@@ -48,13 +56,7 @@ export function onReadIndexReply(message: Of<"read_index_reply">, out: MutableOu
   if (message.index !== null) out.reads.push({ context: message.context, index: message.index });
 }
 
-function waitForRound(
-  state: RaftState,
-  role: Leader,
-  request: ReadRequest,
-  nowMs: number,
-  out: MutableOutput,
-): void {
+function waitForRound(state: RaftState, role: Leader, request: ReadRequest, nowMs: number, out: MutableOutput): void {
   if (role.reads.waiting.length >= READS_WAITING_MAX) return;
   role.reads.waiting.push(request);
   startRound(state, nowMs, out);
@@ -75,13 +77,7 @@ export function startRound(state: RaftState, nowMs: number, out: MutableOutput):
 }
 
 /** Counts a confirmation of the current term; a majority answers every read of the round and begins the next. */
-export function confirmRound(
-  state: RaftState,
-  from: NodeId,
-  round: number,
-  nowMs: number,
-  out: MutableOutput,
-): void {
+export function confirmRound(state: RaftState, from: NodeId, round: number, nowMs: number, out: MutableOutput): void {
   if (state.role.kind !== "leader") return;
   const { reads } = state.role;
   if (reads.round === null || round !== reads.round.id) return;
