@@ -113,6 +113,32 @@ function livingHolder(record) {
 }
 
 /**
+ * Ends what a dead holder has left behind (X3), of its group only what was started with `text` in its command line: of a group
+ * whose leader is gone nothing else tells that it is the recorded one. Waiting for the end is for `acquireLock`.
+ * @param {string} path
+ * @param {string} text
+ */
+export function endLeftovers(path, text) {
+  const holder = parseRecord(readText(path) ?? "");
+  const held = holder === null ? null : livingHolder(holder);
+  if (held === null || !held.leftover) return;
+  for (const pid of held.pids) {
+    if (!commandOf(pid).includes(text)) continue;
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (errorCode(error) !== "ESRCH") throw error;
+    }
+  }
+}
+
+/** @param {number} pid */
+function commandOf(pid) {
+  if (process.platform !== "linux") return ps(["-o", "command=", "-p", String(pid)]);
+  return (readText(`/proc/${pid}/cmdline`) ?? "").replaceAll("\0", " ");
+}
+
+/**
  * Creates the file with its content unless it exists (X1).
  * @param {string} path
  * @param {LockRecord} record
