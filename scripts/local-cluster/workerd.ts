@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { unstable_readConfig } from "wrangler";
 import { acquireLock } from "../exclusive-lock.mjs";
 import type { Bundle } from "./bundle.ts";
-import { HOST } from "./ports.ts";
+import { HOST, isLoopback } from "./ports.ts";
 import { executable, ROOT } from "./project.ts";
 import { startTied, type TiedEnd } from "./tied-process.ts";
 import { toolEnvironment } from "./tool-environment.ts";
@@ -18,7 +18,7 @@ import { workerdConfig } from "./workerd-config.ts";
 
 export interface WorkerdOptions {
   readonly bundle: Bundle;
-  /** Address of this machine to listen on. Default 127.0.0.1. */
+  /** Address of this machine to listen on, an IPv6 one in brackets. Default 127.0.0.1. */
   readonly host?: string;
   readonly port: number;
   /** Absolute path; made if absent. Holds the configuration, the bundle in use, the lock and the objects' storage. */
@@ -123,10 +123,6 @@ function projectConfig(options: WorkerdOptions) {
     ...(separate === undefined ? {} : { peerBinding: PEER_BINDING }),
     isPinned: options.isPinned === true,
   };
-}
-
-function isLoopback(host: string): boolean {
-  return host === HOST || host === "[::1]" || host === "localhost";
 }
 
 function variablesOf({ nodeId, peers, secret }: SeparatePlace): Record<string, string> {
