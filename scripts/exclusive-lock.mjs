@@ -114,22 +114,25 @@ function livingHolder(record) {
 
 /**
  * Ends what a dead holder has left behind (X3), of its group only what was started with `text` in its command line: of a group
- * whose leader is gone nothing else tells that it is the recorded one. Waiting for the end is for `acquireLock`.
+ * whose leader is gone nothing else tells that it is the recorded one.
  * @param {string} path
  * @param {string} text
  */
-export function endLeftovers(path, text) {
+export async function endLeftovers(path, text) {
   const holder = parseRecord(readText(path) ?? "");
   const held = holder === null ? null : livingHolder(holder);
   if (held === null || !held.leftover) return;
-  for (const pid of held.pids) {
-    if (!commandOf(pid).includes(text)) continue;
+  const ours = held.pids.filter((pid) => commandOf(pid).includes(text));
+  for (const pid of ours) {
     try {
       process.kill(pid, "SIGKILL");
     } catch (error) {
       if (errorCode(error) !== "ESRCH") throw error;
     }
   }
+  // What they held, such as ports, is free once they have ended.
+  const deadlineMs = Date.now() + LEFTOVER_WAIT_MS_MAX;
+  while (ours.some((pid) => processIdentity(pid) !== null) && Date.now() < deadlineMs) await sleep(POLL_MS / 4);
 }
 
 /** @param {number} pid */

@@ -12,22 +12,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { processIdentity } from "../exclusive-lock.mjs";
 import type { FiveCluster, ProcessState } from "./five.ts";
 import { HOST } from "./ports.ts";
+import type { ControlRequest } from "./verbs.ts";
 
 const REQUEST_BYTES_MAX = 10_000;
 /** Above what the slowest verb takes: an orderly restart. */
 const ASK_TIMEOUT_MS = 60_000;
 const END_WAIT_MS_MAX = 30_000;
 const END_POLL_MS = 50;
-
-export type ControlRequest =
-  | { readonly verb: "status" | "heal" | "stop" }
-  | { readonly verb: "kill" | "pause" | "resume" | "restart" | "wipe"; readonly nodes: readonly number[] }
-  | {
-      readonly verb: "partition";
-      readonly groups: readonly (readonly number[])[];
-      /** Only what the first group sends to the others is cut. */
-      readonly isOneWay: boolean;
-    };
 
 export interface ControlReply {
   /** Null if it was done. */
@@ -128,7 +119,8 @@ async function carryOut(five: FiveCluster, stop: () => void, request: ControlReq
     case "partition":
       return await partition(five, request.groups, request.isOneWay);
     case "kill":
-      return await five.kill(...request.nodes);
+    case "restart":
+      return await five[request.verb](...request.nodes);
     default:
       for (const node of request.nodes) await five[request.verb](node);
   }

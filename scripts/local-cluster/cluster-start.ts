@@ -3,9 +3,10 @@
  * verbs meanwhile. What a verb has ended stays ended until another verb starts it.
  */
 import { serveControl } from "./cluster-control.ts";
-import { type FiveCluster, NODE_IDS, startFive } from "./five.ts";
+import { type FiveCluster, startFive } from "./five.ts";
 import { HOST } from "./ports.ts";
 import { waitForLeader } from "./readiness.ts";
+import { NODE_IDS } from "./verbs.ts";
 
 const LEADER_WAIT_MS_MAX = 30_000;
 

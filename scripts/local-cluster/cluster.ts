@@ -5,11 +5,10 @@
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { LockHeldError } from "../exclusive-lock.mjs";
-import { askCluster, type ControlRequest, findCluster, waitForEnd } from "./cluster-control.ts";
-import { runCluster } from "./cluster-start.ts";
+import { askCluster, findCluster, waitForEnd } from "./cluster-control.ts";
 import { statusText } from "./cluster-status.ts";
-import { crossings, NODE_IDS, VerbError } from "./five.ts";
 import { ROOT } from "./project.ts";
+import { type ControlRequest, NODE_IDS, requestOf, UsageError, VerbError } from "./verbs.ts";
 
 const BASE_PORT_DEFAULT = 8800;
 
@@ -31,8 +30,6 @@ const USAGE = `Usage: npm run cluster -- VERB [--data DIR]
   --data DIR           data folder of the cluster (default .concord/cluster)
 `;
 
-class UsageError extends Error {}
-
 async function main(args: readonly string[]): Promise<void> {
   const { values, positionals } = parse(args);
   const [verb, ...rest] = positionals;
@@ -47,6 +44,8 @@ async function main(args: readonly string[]): Promise<void> {
   const rootToken = process.env.CONCORD_ROOT_TOKEN ?? "";
   if (verb === "start") {
     if (rest.length > 0) throw new UsageError(`start takes no ${JSON.stringify(rest[0])}`);
+    // What builds and configures takes seconds to load; the other verbs need nothing of it.
+    const { runCluster } = await import("./cluster-start.ts");
     await runCluster({
       folder,
       basePort: basePortOf(values["base-port"]),
@@ -91,41 +90,6 @@ function basePortOf(text: string | undefined): number {
   const port = text === undefined ? BASE_PORT_DEFAULT : Number(text);
   if (Number.isInteger(port) && port >= 1 && port + NODE_IDS.length <= 65_535) return port;
   throw new UsageError(`--base-port wants a number from 1 to ${65_535 - NODE_IDS.length}`);
-}
-
-function requestOf(verb: string | undefined, rest: readonly string[], isOneWay: boolean): ControlRequest {
-  switch (verb) {
-    case "status":
-    case "heal":
-    case "stop":
-      if (rest.length > 0) throw new UsageError(`${verb} takes no ${JSON.stringify(rest[0])}`);
-      return { verb };
-    case "kill":
-    case "pause":
-    case "resume":
-    case "restart":
-    case "wipe":
-      if (rest.length === 0) throw new UsageError(`${verb} which node?`);
-      return { verb, nodes: rest.map(nodeOf) };
-    case "partition":
-      return { verb, groups: groupsOf(rest), isOneWay };
-    default:
-      throw new UsageError(verb === undefined ? "which verb?" : `there is no verb ${JSON.stringify(verb)}`);
-  }
-}
-
-function nodeOf(text: string): number {
-  const node = NODE_IDS.find((id) => String(id) === text);
-  if (node === undefined) throw new UsageError(`there is no node ${text}; nodes are ${NODE_IDS.join(", ")}`);
-  return node;
-}
-
-function groupsOf(rest: readonly string[]): number[][] {
-  const [text, ...more] = rest;
-  if (text === undefined || more.length > 0) throw new UsageError("partition wants groups of nodes, as in 1,2/3,4,5");
-  const groups = text.split("/").map((group) => group.split(",").map(nodeOf));
-  if (crossings(groups).length === 0) throw new UsageError("partition wants two groups at least, as in 1,2/3,4,5");
-  return groups;
 }
 
 function doneText(request: ControlRequest): string {

@@ -15,18 +15,12 @@ import { acquireLock, endLeftovers } from "../exclusive-lock.mjs";
 import { type Bundle, buildBundle } from "./bundle.ts";
 import { type LinkProxy, startLinkProxy } from "./link-proxy.ts";
 import { freePort, HOST, isPortFree } from "./ports.ts";
+import { crossings, NODE_IDS, VerbError } from "./verbs.ts";
 import { startWorkerd, type WorkerdProcess } from "./workerd.ts";
-
-export const NODE_IDS = [1, 2, 3, 4, 5] as const;
 
 const LIVE_WAIT_MS_MAX = 20_000;
 const LIVE_POLL_MS = 25;
 const LINES_KEPT = 5;
-
-/** The nodes are not in a state in which that can be done, or there is no such node. */
-export class VerbError extends Error {
-  override readonly name = "VerbError";
-}
 
 export interface FiveOptions {
   /** Absolute path; made if absent. Node n keeps its data in `node-n` below it. */
@@ -59,8 +53,8 @@ export interface FiveCluster {
   /** SIGSTOP: the process stands still, connections to it stay open. */
   pause(node: number): Promise<void>;
   resume(node: number): Promise<void>;
-  /** Starts a node that is down; ends one that is not in an orderly way first. */
-  restart(node: number): Promise<void>;
+  /** Starts nodes that are down; ends one that is not in an orderly way first. */
+  restart(...nodes: readonly number[]): Promise<void>;
   /** SIGKILL, its storage deleted, and started again. */
   wipe(node: number): Promise<void>;
   /** Cuts the links between nodes of different groups; those of nodes that are in no group stay. Adds to earlier cuts. */
@@ -70,6 +64,8 @@ export interface FiveCluster {
   heal(): Promise<void>;
   /** Cut directions as `from>to`. */
   cuts(): readonly string[];
+  /** What nodes have sent to each other so far; null if they reach each other directly. */
+  bytesBetweenNodes(): number | null;
   /** Ends all processes and frees the folder. */
   stop(): Promise<void>;
 }
@@ -93,15 +89,19 @@ export async function startFive(options: FiveOptions): Promise<FiveCluster> {
       }
       nodes.set(id, new NodeProcess({ id, port, bundle, separate: { nodeId: id, peers, secret }, options }));
     }
-    ending.push(async () => void (await Promise.all([...nodes.values()].map((node) => node.stop()))));
-    // Each is waited for, also after another has failed: what is still starting could not be ended.
-    const starts = await Promise.allSettled([...nodes.values()].map((node) => node.start()));
-    for (const start of starts) if (start.status === "rejected") throw start.reason;
+    ending.push(() => inParallel([...nodes.values()].map((node) => node.stop())));
+    await inParallel([...nodes.values()].map((node) => node.start()));
     return control(nodes, links, ending);
   } catch (error) {
     await endAll(ending);
     throw error;
   }
+}
+
+/** Each is waited for, also after another has failed: what is still starting could not be ended. @throws the first failure */
+async function inParallel(works: readonly Promise<void>[]): Promise<void> {
+  const results = await Promise.allSettled(works);
+  for (const result of results) if (result.status === "rejected") throw result.reason;
 }
 
 /** Last in, first out, each whatever became of the others. */
@@ -149,15 +149,10 @@ function control(
     urls: [...nodes.values()].map(({ url }) => url),
     state: (id) => nodeOf(id).state,
     groupIds: () => [...nodes.values()].flatMap((node) => node.groupId ?? []),
-    kill: (...ids) => inTurn(async () => void (await Promise.all(ids.map(nodeOf).map((node) => node.kill())))),
+    kill: (...ids) => inTurn(() => inParallel(ids.map(nodeOf).map((node) => node.kill()))),
     pause: (id) => inTurn(() => nodeOf(id).pause()),
     resume: (id) => inTurn(() => nodeOf(id).resume()),
-    restart: (id) =>
-      inTurn(async () => {
-        const node = nodeOf(id);
-        await node.stop();
-        await node.start();
-      }),
+    restart: (...ids) => inTurn(() => inParallel(ids.map(nodeOf).map((node) => node.restart()))),
     wipe: (id) => inTurn(() => nodeOf(id).wipe()),
     partition: (groups) =>
       inTurn(() => {
@@ -166,23 +161,9 @@ function control(
     oneWay: (from, to) => inTurn(() => linksOf().cut(nodeOf(from).id, nodeOf(to).id)),
     heal: () => inTurn(() => linksOf().heal()),
     cuts: () => links?.cuts() ?? [],
+    bytesBetweenNodes: () => links?.bytesPassed() ?? null,
     stop: () => inTurn(() => endAll(ending)),
   };
-}
-
-/** Ordered pairs of nodes of different groups. @throws VerbError for a node that is in two of them. */
-export function crossings(groups: readonly (readonly number[])[]): [number, number][] {
-  const groupOf = new Map<number, number>();
-  for (const [position, group] of groups.entries()) {
-    for (const id of group) {
-      if (groupOf.has(id)) throw new VerbError(`node ${id} is named twice`);
-      groupOf.set(id, position);
-    }
-  }
-  const ids = [...groupOf.keys()];
-  return ids.flatMap((from) =>
-    ids.filter((to) => groupOf.get(to) !== groupOf.get(from)).map((to): [number, number] => [from, to]),
-  );
 }
 
 interface NodeProcessOptions {
@@ -220,7 +201,7 @@ class NodeProcess {
 
   async start(): Promise<void> {
     const { id, port, bundle, separate, options } = this.#parts;
-    endLeftovers(join(this.#folder, "concord.lock"), this.#folder);
+    await endLeftovers(join(this.#folder, "concord.lock"), this.#folder);
     if (!(await isPortFree(port))) throw new VerbError(`port ${port} of ${HOST} is in use by another program`);
     const lines: string[] = [];
     const workerd = await startWorkerd({
@@ -253,6 +234,11 @@ class NodeProcess {
 
   async stop(): Promise<void> {
     await this.#process?.stop();
+  }
+
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.start();
   }
 
   async kill(): Promise<void> {

@@ -21,6 +21,8 @@ export interface LinkProxy {
   heal(): void;
   /** Cut directions as `from>to`, in the order in which they were cut. */
   cuts(): readonly string[];
+  /** All that nodes have sent to each other and that was not cut off, in both directions. */
+  bytesPassed(): number;
   close(): Promise<void>;
 }
 
@@ -29,6 +31,7 @@ export async function startLinkProxy(ports: ReadonlyMap<number, number>): Promis
   const relays = new Set<Relay>();
   const servers: Server[] = [];
   const portOf = new Map<string, number>();
+  let bytes = 0;
   for (const from of ports.keys()) {
     for (const [to, targetPort] of ports) {
       if (from === to) continue;
@@ -36,6 +39,9 @@ export async function startLinkProxy(ports: ReadonlyMap<number, number>): Promis
         const relay = new Relay(client, targetPort, {
           isCutToTarget: () => cut.has(`${from}>${to}`),
           isCutToClient: () => cut.has(`${to}>${from}`),
+          passed: (count) => {
+            bytes += count;
+          },
           ended: () => relays.delete(relay),
         });
         relays.add(relay);
@@ -56,6 +62,7 @@ export async function startLinkProxy(ports: ReadonlyMap<number, number>): Promis
       for (const relay of [...relays]) relay.heal();
     },
     cuts: () => [...cut],
+    bytesPassed: () => bytes,
     async close() {
       for (const relay of [...relays]) relay.destroy();
       await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
@@ -77,6 +84,7 @@ function listen(server: Server): Promise<number> {
 interface RelayOptions {
   readonly isCutToTarget: () => boolean;
   readonly isCutToClient: () => boolean;
+  readonly passed: (bytes: number) => void;
   readonly ended: () => void;
 }
 
@@ -93,14 +101,15 @@ class Relay {
     this.#client = client;
     this.#ended = options.ended;
     target.setNoDelay(true);
-    const open = (): void => {
+    const passing = (bytes: number): void => {
+      options.passed(bytes);
       if (this.#isOpened) return;
       this.#isOpened = true;
       target.connect({ host: HOST, port: targetPort });
     };
     this.#directions = [
-      new Direction(client, target, options.isCutToTarget, open),
-      new Direction(target, client, options.isCutToClient, () => {}),
+      new Direction(client, target, options.isCutToTarget, passing),
+      new Direction(target, client, options.isCutToClient, passing),
     ];
     this.#watch(client, target, options.isCutToTarget);
     this.#watch(target, client, options.isCutToClient);
@@ -137,14 +146,14 @@ class Relay {
 class Direction {
   readonly #from: Socket;
   readonly #to: Socket;
-  readonly #beforeWrite: () => void;
+  readonly #passing: (bytes: number) => void;
   #held: Buffer[] = [];
   #heldBytes = 0;
 
-  constructor(from: Socket, to: Socket, isCut: () => boolean, beforeWrite: () => void) {
+  constructor(from: Socket, to: Socket, isCut: () => boolean, passing: (bytes: number) => void) {
     this.#from = from;
     this.#to = to;
-    this.#beforeWrite = beforeWrite;
+    this.#passing = passing;
     from.on("data", (chunk: Buffer) => {
       if (isCut()) this.#hold(chunk);
       else this.#write(chunk);
@@ -161,7 +170,7 @@ class Direction {
   }
 
   #write(chunk: Buffer): void {
-    this.#beforeWrite();
+    this.#passing(chunk.byteLength);
     if (!this.#to.write(chunk)) this.#from.pause();
   }
 

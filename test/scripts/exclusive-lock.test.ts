@@ -108,19 +108,19 @@ test("what a dead holder has left behind is ended on request, if it was started 
   const ended = once(leftover, "exit");
   const group = { pid: leftover.pid as number, identity: processIdentity(leftover.pid as number) };
   writeFileSync(path, JSON.stringify({ pid: process.pid, identity: "dead", purpose: "old", group }));
-  endLeftovers(path, "the-folder/node-2");
+  await endLeftovers(path, "the-folder/node-2");
   expect(groupMembers(group.pid)).toEqual([group.pid]);
-  endLeftovers(path, "the-folder/node-1");
+  await endLeftovers(path, "the-folder/node-1");
   await ended;
   (await acquireLock(path, { purpose: "test" })).release();
-  endLeftovers(path, "");
+  await endLeftovers(path, "");
 });
 
 test("a holder that lives is no leftover", async () => {
   const [child] = await holder(
     `await locks.acquireLock(${JSON.stringify(path)}, { purpose: "other" }); console.log(1)`,
   );
-  endLeftovers(path, "");
+  await endLeftovers(path, "");
   expect(processIdentity(child.pid as number)).not.toBeNull();
 });
 
