@@ -3,7 +3,7 @@
  * (design 02 §2, 05).
  * Method: real `workerd` processes that are killed (SIGKILL), paused (SIGSTOP), wiped and cut off from each other.
  */
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,9 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { LockHeldError } from "../../scripts/exclusive-lock.mjs";
 import { type Bundle, buildBundle } from "../../scripts/local-cluster/bundle.ts";
 import { startFive } from "../../scripts/local-cluster/five.ts";
+import { freePort } from "../../scripts/local-cluster/ports.ts";
 import { NODE_IDS, VerbError } from "../../scripts/local-cluster/verbs.ts";
+import { startWorkerd } from "../../scripts/local-cluster/workerd.ts";
 import { Concord } from "../../src/client/index.ts";
 import { type FiveTest, startFiveTest } from "./five-cluster.ts";
 
@@ -71,17 +73,6 @@ test("five processes form one cluster; each serves its own node, and what is wri
   expect(body?.nodes).toMatchObject(NODE_IDS.map((id) => ({ id, state: "formed" })));
 });
 
-test("a cluster of another name has one object in each process", async () => {
-  expect((await cluster.send(2, "POST", "/v1/clusters", { body: { name: "second" } })).status).toBe(201);
-  const put = (node: number) => cluster.send(node, "PUT", "/c/second/v1/kv?key=/a", { body: node });
-  await expect.poll(async () => (await put(5)).status, { timeout: 10_000 }).toBe(200);
-  for (const node of NODE_IDS) {
-    const { body, headers } = await cluster.send(node, "GET", "/c/second/v1/kv?key=/a");
-    expect([body?.value, headers.get("concord-node")]).toEqual([5, String(node)]);
-  }
-  expect((await cluster.get(1, "/a")).status).toBe(404);
-});
-
 test("peer routes are closed to callers without the secret, with a wrong one, and to forged headers", async () => {
   const forged = { "x-concord-peer": "1", "x-concord-object": "default/2", "x-concord-internal": "1" };
   for (const secret of [undefined, "", "wrong-wrong-wrong", "0".repeat(64)]) {
@@ -97,6 +88,35 @@ test("peer routes are closed to callers without the secret, with a wrong one, an
   expect((await cluster.send(2, "GET", "/v1/kv?key=a&node=3")).body?.reason).toBe("node");
   // Nothing of all that has reached the node, and nobody tells the secret.
   expect(cluster.output.filter((line) => /secret|[0-9a-f]{64}/.test(line))).toEqual([]);
+});
+
+test("a process with another secret, or with the URLs of peers mixed up, reaches nobody, and its log says which it is", async () => {
+  const config = readFileSync(join(folder, "five", "node-1", "workerd.capnp"), "utf8");
+  const secret = /"CLUSTER_SECRET", text = "(\w+)"/.exec(config)?.[1] ?? "";
+  const peersFrom = (shift: number) =>
+    Object.fromEntries(NODE_IDS.map((id) => [id, cluster.five.urls[(id - 1 + shift) % NODE_IDS.length] ?? ""]));
+  for (const [name, given, shift, status] of [
+    ["stranger", "another-secret-of-length", 0, 404],
+    ["mixed-up", secret, 1, 421],
+  ] as const) {
+    const lines: string[] = [];
+    const port = await freePort();
+    const workerd = await startWorkerd({
+      bundle,
+      port,
+      dataFolder: join(folder, name),
+      separate: { nodeId: 1, peers: peersFrom(shift), secret: given },
+      onLine: (line) => lines.push(line),
+    });
+    const ask = () => fetch(`${workerd.url}/v1/revision?timeout_ms=100`).then((response) => response.status);
+    await expect.poll(() => ask().catch(() => 0), { timeout: 10_000 }).toBe(503);
+    const told = () => lines.filter((line) => line.includes(`"peer not reached"`) && line.includes(`status ${status}`));
+    await expect.poll(() => told().length, { timeout: 5000 }).toBe(4);
+    await workerd.stop();
+    expect(lines.join()).not.toContain(given);
+  }
+  // Nor has it harmed anybody.
+  await cluster.settled();
 });
 
 test("with two nodes killed, the leader among them, writes go on", async () => {
@@ -226,8 +246,7 @@ test("an idle cluster sends nothing, all five objects go from memory, and one wr
   await cluster.settled();
   const quietAtMs = Date.now();
   const asleep = () => cluster.log.filter(({ message, atMs }) => message === "asleep" && atMs >= quietAtMs);
-  const ofDefault = (lines: ReturnType<typeof asleep>) => lines.filter(({ object }) => object.startsWith("default/"));
-  await expect.poll(() => ofDefault(asleep()).length, { timeout: 15_000 }).toBe(5);
+  await expect.poll(() => asleep().length, { timeout: 15_000 }).toBe(5);
   const asleepAtMs = Date.now();
   await new Promise((resolve) => setTimeout(resolve, 500));
   const bytes = cluster.five.bytesBetweenNodes();
@@ -239,6 +258,17 @@ test("an idle cluster sends nothing, all five objects go from memory, and one wr
   expect(Date.now() - wokenAtMs).toBeLessThan(2000);
   const started = cluster.log.filter(({ message, atMs }) => message === "instance started" && atMs >= wokenAtMs);
   expect(new Set(started.map(({ object }) => object)).size).toBe(5);
+});
+
+test("a cluster of another name has one object in each process", async () => {
+  expect((await cluster.send(2, "POST", "/v1/clusters", { body: { name: "second" } })).status).toBe(201);
+  const put = (node: number) => cluster.send(node, "PUT", "/c/second/v1/kv?key=/a", { body: node });
+  await expect.poll(async () => (await put(5)).status, { timeout: 10_000 }).toBe(200);
+  for (const node of NODE_IDS) {
+    const { body, headers } = await cluster.send(node, "GET", "/c/second/v1/kv?key=/a");
+    expect([body?.value, headers.get("concord-node")]).toEqual([5, String(node)]);
+  }
+  expect((await cluster.get(1, "/a")).status).toBe(404);
 });
 
 test("a wiped node does not vote and says that it is lost; the others go on", async () => {
