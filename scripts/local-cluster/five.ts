@@ -14,7 +14,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLock, endLeftovers } from "../exclusive-lock.mjs";
 import { type Bundle, buildBundle } from "./bundle.ts";
 import { type LinkProxy, startLinkProxy } from "./link-proxy.ts";
-import { freePort, HOST, isPortFree } from "./ports.ts";
+import { freePortsFrom, HOST, isPortFree } from "./ports.ts";
 import { crossings, NODE_IDS, VerbError } from "./verbs.ts";
 import { startWorkerd, type WorkerdProcess } from "./workerd.ts";
 
@@ -112,16 +112,8 @@ async function endAll(ending: (() => Promise<void>)[]): Promise<void> {
 }
 
 async function portsOf(basePort: number | undefined): Promise<ReadonlyMap<number, number>> {
-  const ports = new Map<number, number>();
-  for (const id of NODE_IDS) {
-    if (basePort !== undefined) ports.set(id, basePort + id);
-    else {
-      let port = await freePort();
-      while ([...ports.values()].includes(port)) port = await freePort();
-      ports.set(id, port);
-    }
-  }
-  return ports;
+  const base = basePort ?? (await freePortsFrom(NODE_IDS.length)) - 1;
+  return new Map(NODE_IDS.map((id) => [id, base + id]));
 }
 
 function control(

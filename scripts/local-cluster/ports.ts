@@ -13,6 +13,22 @@ export function isLoopback(host: string): boolean {
   return host === HOST || host === "localhost" || host === "[::1]";
 }
 
+/** Below the ports that systems give to outgoing connections, which would take one while its server is down. */
+const LASTING_PORTS = { from: 15_000, to: 30_000 };
+const LASTING_TRIES_MAX = 100;
+
+/** The first of so many ports in a row that are free now and stay so unless another server takes one. */
+export async function freePortsFrom(count: number): Promise<number> {
+  const { from, to } = LASTING_PORTS;
+  for (let tried = 0; tried < LASTING_TRIES_MAX; tried += 1) {
+    const first = from + Math.floor(Math.random() * (to - from - count));
+    let free = 0;
+    while (free < count && (await isPortFree(first + free))) free += 1;
+    if (free === count) return first;
+  }
+  throw new Error(`no ${count} ports in a row of ${HOST} can be listened on`);
+}
+
 /** A port that is free now; another process may take it before it is used. */
 export async function freePort(): Promise<number> {
   const port = await tryListen(0, HOST);
