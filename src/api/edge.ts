@@ -97,7 +97,7 @@ function nodesCountOf({ NODE_COUNT }: EdgeEnvironment): number {
 async function answer(state: EdgeState, request: Request): Promise<Response> {
   const { environment, separate } = state;
   const rules = accessRules(environment);
-  const url = new URL(request.url);
+  const url = urlOf(request);
   const pathname = pathWithin(state.basePath, url.pathname);
   const base = url.origin + state.basePath;
   if (separate !== null && pathname.startsWith("/peer/")) {
@@ -114,6 +114,13 @@ async function answer(state: EdgeState, request: Request): Promise<Response> {
   if (!isForNodes(path)) throw noRoute();
   const place = await findCluster(state, cluster, access.principal);
   return await forward(state, place, request, { path, search: url.search, principal: access.principal });
+}
+
+/** Two `Host` headers, for one, make an address that is none. */
+function urlOf(request: Request): URL {
+  const url = URL.parse(request.url);
+  if (url === null) throw refusal("invalid_request", "url", "The request's address is no URL; send one Host header.");
+  return url;
 }
 
 function accessRules(environment: EdgeEnvironment) {
