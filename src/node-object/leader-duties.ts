@@ -62,15 +62,13 @@ export function runDuties(state: NodeState, running: Running, nowMs: number): vo
   const { raft, machine } = running;
   const { role } = raft;
   if (role.kind !== "leader" || isAsleep(raft)) return;
-  if (running.duties.term !== raft.term) {
+  // Stalled for longer than an election: owners could reach nobody, and their keep-alives wait behind this very turn. As
+  // after a change of leader all begins anew: a floor that was under way is of before the stall, and settles nothing.
+  const stalled = !running.asleep && nowMs - running.duties.seenAtMs > state.config.electionTimeoutMsMax;
+  if (running.duties.term !== raft.term || stalled) {
     running.duties = { term: raft.term, floorSettled: false, busy: false, checkAtMs: nowMs, seenAtMs: nowMs };
   }
   const { duties } = running;
-  // Stalled for longer than an election: owners could reach nobody, and their keep-alives wait behind this very turn.
-  if (!running.asleep && nowMs - duties.seenAtMs > state.config.electionTimeoutMsMax) {
-    duties.floorSettled = false;
-    duties.checkAtMs = nowMs;
-  }
   duties.seenAtMs = nowMs;
   // Before the first entry of its own term is applied a leader does not know what is committed.
   if (duties.busy || nowMs < duties.checkAtMs || machine.appliedIndex < role.startIndex) return;

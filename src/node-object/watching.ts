@@ -6,7 +6,6 @@
  * H2. Before an entry that removes history is applied, the watches get what was applied before it (kv/compaction.ts).
  * H3. A commit never waits for a watcher: one pump is bounded, and what is left is sent in turns of its own.
  */
-import type { ErrorBody } from "../base/errors.ts";
 import type { Applied } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
 import { isAsleep, leaderOf } from "../raft/state.ts";
@@ -46,7 +45,7 @@ export function openHub(ports: Ports, revision: number, limits: Partial<HubLimit
 
 export function subscribeWatch(state: NodeState, subscription: Subscription): Subscribed {
   const { running } = state;
-  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) satisfies ErrorBody };
+  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) };
   const subscribed = subscribe(running.hub, subscription);
   if (subscribed.ok) pumpSoon(state, running);
   return subscribed;
