@@ -113,6 +113,35 @@ function livingHolder(record) {
 }
 
 /**
+ * Ends what a dead holder has left behind (X3), of its group only what was started with `text` in its command line: of a group
+ * whose leader is gone nothing else tells that it is the recorded one.
+ * @param {string} path
+ * @param {string} text
+ */
+export async function endLeftovers(path, text) {
+  const holder = parseRecord(readText(path) ?? "");
+  const held = holder === null ? null : livingHolder(holder);
+  if (held === null || !held.leftover) return;
+  const ours = held.pids.filter((pid) => commandOf(pid).includes(text));
+  for (const pid of ours) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (errorCode(error) !== "ESRCH") throw error;
+    }
+  }
+  // What they held, such as ports, is free once they have ended.
+  const deadlineMs = Date.now() + LEFTOVER_WAIT_MS_MAX;
+  while (ours.some((pid) => processIdentity(pid) !== null) && Date.now() < deadlineMs) await sleep(POLL_MS / 4);
+}
+
+/** @param {number} pid */
+function commandOf(pid) {
+  if (process.platform !== "linux") return ps(["-o", "command=", "-p", String(pid)]);
+  return (readText(`/proc/${pid}/cmdline`) ?? "").replaceAll("\0", " ");
+}
+
+/**
  * Creates the file with its content unless it exists (X1).
  * @param {string} path
  * @param {LockRecord} record

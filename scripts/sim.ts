@@ -96,7 +96,7 @@ async function main(options: Options): Promise<void> {
   const cpu = process.cpuUsage();
   console.log(formatReport(report, performance.now() - startedMs, (cpu.user + cpu.system) / 1000));
   const missing = options.seeds >= SEEDS_FOR_COVERAGE && options.mutant === null ? missingFaults(report) : [];
-  if (missing.length > 0) console.error(`\nnever injected: ${missing.join(", ")}`);
+  if (missing.length > 0) console.error(`\nnever happened: ${missing.join(", ")}`);
   if (report.failures.length > 0) {
     console.error(
       `\n${report.failures.length} seeds broke a rule: ${report.failures.map(({ seed }) => seed).join(" ")}`,

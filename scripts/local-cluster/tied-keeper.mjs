@@ -29,6 +29,8 @@ process.once("message", stop);
 
 function stop() {
   child.kill("SIGTERM");
+  // A program that was paused has to go on to end.
+  child.kill("SIGCONT");
   setTimeout(endGroup, TERM_WAIT_MS_MAX);
 }
 

@@ -21,6 +21,9 @@ export interface TiedProcess {
   readonly ended: Promise<TiedEnd>;
   /** Asks the program to end (SIGTERM), kills it after a while, and resolves when nothing of it is left. */
   stop(): Promise<void>;
+  /** Stands still (SIGSTOP) until `resume`. The keeper does not: it has to notice when this process is gone. */
+  pause(): void;
+  resume(): void;
   /** Kills the whole group at once. `wanted` false: it is to look like the crash that it is. Default true. */
   kill(wanted?: boolean): void;
 }
@@ -68,10 +71,15 @@ export function startTied(options: TiedOptions): TiedProcess {
     wanted ||= isWanted;
     killGroup(groupId);
   };
+  const signalProgram = (signal: "SIGSTOP" | "SIGCONT"): void => {
+    for (const pid of groupMembers(groupId)) if (pid !== groupId) signalProcess(pid, signal);
+  };
   return {
     groupId,
     ended,
     kill,
+    pause: () => signalProgram("SIGSTOP"),
+    resume: () => signalProgram("SIGCONT"),
     async stop(): Promise<void> {
       wanted = true;
       // A message, not a disconnect: after a disconnect of our own, Node never reports the child closed.
@@ -86,10 +94,14 @@ export function startTied(options: TiedOptions): TiedProcess {
 }
 
 function killGroup(groupId: number): void {
+  signalProcess(-groupId, "SIGKILL");
+}
+
+/** A negative id is a group. That nothing is left to be signalled is no error. */
+function signalProcess(id: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(-groupId, "SIGKILL");
+    process.kill(id, signal);
   } catch (error) {
-    // Nothing left to kill is what is wanted.
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
 }

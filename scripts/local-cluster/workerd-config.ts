@@ -1,6 +1,9 @@
 /**
  * The configuration text of one plain `workerd` process that serves the Worker: the same bundle, variables and
  * compatibility date as `wrangler.toml`, with the objects' storage in a folder. A pure function of its options.
+ *
+ * G1. The network of peers is private addresses only, and reached through a binding of its own: what the Worker calls
+ *     otherwise never gets there.
  */
 
 /**
@@ -20,12 +23,22 @@ export interface WorkerdConfigOptions {
   readonly variables: Readonly<Record<string, string>>;
   readonly objectBinding: string;
   readonly objectClass: string;
+  /** Name of the binding through which the peers' processes are reached. Absent: there are none. */
+  readonly peerBinding?: string;
+  /** Keeps objects in memory while they sleep. Default false. */
+  readonly isPinned?: boolean;
 }
 
 export function workerdConfig(options: WorkerdConfigOptions): string {
-  const variables = Object.entries(options.variables).map(
+  const bindings = Object.entries(options.variables).map(
     ([name, value]) => `    (name = ${quoted(name)}, text = ${quoted(value)}),`,
   );
+  const services: string[] = [];
+  if (options.peerBinding !== undefined) {
+    bindings.push(`    (name = ${quoted(options.peerBinding)}, service = "peers"),`);
+    services.push(`    (name = "peers", network = (allow = ["private"], tlsOptions = (trustBrowserCas = true))),`);
+  }
+  const pin = options.isPinned === true ? ", preventEviction = true" : "";
   return `using Workerd = import "/workerd/workerd.capnp";
 
 const config :Workerd.Config = (
@@ -34,6 +47,7 @@ const config :Workerd.Config = (
     (name = "storage", disk = (path = ${quoted(options.storageFolder)}, writable = true)),
     # The Worker calls nobody outside; a request that tried to would fail here.
     (name = "internet", network = (allow = [])),
+${services.join("\n")}
   ],
   sockets = [
     (name = "http", address = ${quoted(`${options.host}:${options.port}`)}, http = (), service = "concord"),
@@ -45,12 +59,12 @@ const concord :Workerd.Worker = (
   compatibilityDate = ${quoted(options.compatibilityDate)},
   compatibilityFlags = [${options.compatibilityFlags.map(quoted).join(", ")}],
   durableObjectNamespaces = [
-    (className = ${quoted(options.objectClass)}, uniqueKey = ${quoted(NODE_OBJECTS_KEY)}, enableSql = true),
+    (className = ${quoted(options.objectClass)}, uniqueKey = ${quoted(NODE_OBJECTS_KEY)}, enableSql = true${pin}),
   ],
   durableObjectStorage = (localDisk = "storage"),
   bindings = [
     (name = ${quoted(options.objectBinding)}, durableObjectNamespace = ${quoted(options.objectClass)}),
-${variables.join("\n")}
+${bindings.join("\n")}
   ],
 );
 `;

@@ -1,10 +1,13 @@
 /**
  * The Worker in front of the nodes: lets in, finds the cluster, passes on (design 01 §7, 05 Security).
  *
- * E1. Only the paths named here leave for a node. Peer and internal routes are not among them, and every `x-concord-`
- *     header of a caller is removed: what a node reads there was written here.
+ * E1. Only the paths named here leave for a node. Internal routes are not among them, peer routes only for the processes of
+ *     other nodes (peer-entrance.ts), and every `x-concord-` header of a caller is removed: what a node reads there was
+ *     written here.
  * E2. No object of a cluster is touched before the cluster is known to exist.
  * E3. Tokens end here; nodes see a principal.
+ * E4. In a process that serves one node alone (separate-node.ts), that node is asked and no other: the others have
+ *     addresses of their own.
  */
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import { authorize, BEARER_PROTOCOL, localityOf } from "./access.ts";
@@ -13,12 +16,14 @@ import { INTERNAL_HEADER, PRINCIPAL_HEADER } from "./call.ts";
 import { DEFAULT_CLUSTER, isClusterName } from "./cluster-name.ts";
 import { CALL_TIMEOUT_MS_DEFAULT, CALL_TIMEOUT_MS_MAX } from "./limits.ts";
 import { type ClusterPlace, NodeDirectory, type NodeNamespace, placed } from "./node-directory.ts";
+import { answerPeer } from "./peer-entrance.ts";
 import { problemResponse, refusal, SECURITY_HEADERS } from "./problem.ts";
 import { clusterSchema } from "./schema.ts";
+import { type SeparateNode, type SeparateVariables, separateNodeOf } from "./separate-node.ts";
 import { shaped } from "./shape.ts";
 import type { WireCluster } from "./wire.ts";
 
-export interface EdgeEnvironment {
+export interface EdgeEnvironment extends SeparateVariables {
   readonly NODES: NodeNamespace;
   /** Nodes per cluster. Default "5". */
   readonly NODE_COUNT?: string;
@@ -55,10 +60,16 @@ export function createEdge(options: EdgeOptions = {}): Edge {
   if (!/^(?:\/[^/?#]+)*$/.test(basePath)) throw new TypeError(`the base path ${basePath} is not of the form /a/b`);
   const directory = new NodeDirectory({ random: options.random ?? Math.random });
   const known = new Map<string, ClusterPlace>([[DEFAULT_CLUSTER, DEFAULT_PLACE]]);
+  const nodes = new WeakMap<EdgeEnvironment, SeparateNode | null>();
   return {
     async fetch(request, environment) {
       try {
-        return await answer({ directory, known, environment, basePath }, request);
+        let separate = nodes.get(environment);
+        if (separate === undefined) {
+          separate = separateNodeOf(environment, nodesCountOf(environment));
+          nodes.set(environment, separate);
+        }
+        return await answer({ directory, known, environment, separate, basePath }, request);
       } catch (error) {
         if (error instanceof ConcordError) return problemResponse(error.body);
         const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
@@ -74,14 +85,25 @@ interface EdgeState {
   /** Clusters that were seen to exist; a cluster is never removed. */
   readonly known: Map<string, ClusterPlace>;
   readonly environment: EdgeEnvironment;
+  /** The one node of this process; null where all nodes are at hand. */
+  readonly separate: SeparateNode | null;
   readonly basePath: string;
 }
 
+function nodesCountOf({ NODE_COUNT }: EdgeEnvironment): number {
+  return Number(NODE_COUNT ?? "5");
+}
+
 async function answer(state: EdgeState, request: Request): Promise<Response> {
-  const rules = accessRules(state.environment);
-  const url = new URL(request.url);
+  const { environment, separate } = state;
+  const rules = accessRules(environment);
+  const url = urlOf(request);
   const pathname = pathWithin(state.basePath, url.pathname);
   const base = url.origin + state.basePath;
+  if (separate !== null && pathname.startsWith("/peer/")) {
+    const answered = await answerPeer(request, { path: pathname, search: url.search }, separate, environment.NODES);
+    if (answered !== null) return answered;
+  }
   if (pathname === "/livez") return answerLiveness(request, rules);
   if (pathname === "/openapi.json" || pathname === "/docs") return await answerDocs(request, rules, { pathname, base });
   const access = await authorize(request, rules);
@@ -92,6 +114,13 @@ async function answer(state: EdgeState, request: Request): Promise<Response> {
   if (!isForNodes(path)) throw noRoute();
   const place = await findCluster(state, cluster, access.principal);
   return await forward(state, place, request, { path, search: url.search, principal: access.principal });
+}
+
+/** Two `Host` headers, for one, make an address that is none. */
+function urlOf(request: Request): URL {
+  const url = URL.parse(request.url);
+  if (url === null) throw refusal("invalid_request", "url", "The request's address is no URL; send one Host header.");
+  return url;
 }
 
 function accessRules(environment: EdgeEnvironment) {
@@ -197,7 +226,7 @@ async function answerClusters(state: EdgeState, request: Request, url: URL, prin
   if (request.method !== "POST") return methodNotAllowed("GET, HEAD, POST");
   const body = await readBody(request);
   const cluster = shaped(clusterSchema, parseJson(body, "invalid_request"), "invalid_request");
-  checkJurisdiction(state.environment.NODES, cluster.jurisdiction ?? null);
+  checkJurisdiction(state, cluster.jurisdiction ?? null);
   const response = await forward(state, DEFAULT_PLACE, request, { ...passing, body });
   if (response.status !== 201) return response;
   const created = (await response.json()) as WireCluster;
@@ -212,12 +241,19 @@ async function answerClusters(state: EdgeState, request: Request, url: URL, prin
 }
 
 /** Asked before the cluster is written down: one that cannot be placed must not come to exist. */
-function checkJurisdiction(namespace: NodeNamespace, jurisdiction: string | null): void {
+function checkJurisdiction({ environment, separate }: EdgeState, jurisdiction: string | null): void {
+  if (jurisdiction === null || (separate === null && canPlace(environment.NODES, jurisdiction))) return;
+  // A process of one node: its peers name an object by its name alone, and a jurisdiction would be part of its id.
+  const detail = `The jurisdiction ${JSON.stringify(jurisdiction)} is not available on this platform.`;
+  throw refusal("invalid_request", "jurisdiction", detail);
+}
+
+function canPlace(namespace: NodeNamespace, jurisdiction: string): boolean {
   try {
     placed(namespace, { jurisdiction });
+    return true;
   } catch {
-    const detail = `The jurisdiction ${JSON.stringify(jurisdiction)} is not available on this platform.`;
-    throw refusal("invalid_request", "jurisdiction", detail);
+    return false;
   }
 }
 
@@ -262,16 +298,16 @@ interface Passing {
 }
 
 async function forward(state: EdgeState, place: ClusterPlace, request: Request, passing: Passing): Promise<Response> {
-  const { NODES, NODE_COUNT } = state.environment;
-  const nodesCount = Number(NODE_COUNT ?? "5");
+  const { environment, separate } = state;
+  const nodesCount = nodesCountOf(environment);
   const { node, query } = pinnedNode(request, passing.search, nodesCount);
   const hasBody = request.method !== "GET" && request.method !== "HEAD";
-  return await state.directory.forward(NODES, nodesCount, place, {
+  return await state.directory.forward(environment.NODES, nodesCount, place, {
     method: request.method,
     target: passing.path + query,
     headers: headersForNode(request.headers, passing),
     body: hasBody ? (passing.body ?? (await readBody(request))) : null,
-    node,
+    node: separate === null ? node : ownNode(separate, node),
     leaderFirst: isForLeader(passing.path, hasBody, query),
     deadlineMs: Date.now() + timeoutMsIn(query) + DEADLINE_GRACE_MS,
   });
@@ -325,6 +361,13 @@ function pinnedNode(request: Request, search: string, nodesCount: number): { nod
   const node = /^[0-9]$/.test(text) ? Number(text) : 0;
   if (node >= 1 && node <= nodesCount) return { node, query };
   throw refusal("invalid_request", "node", `A node is a number from 1 to ${nodesCount}.`);
+}
+
+/** Who asks for another node would be told this one's view of things in its place. */
+function ownNode({ id }: SeparateNode, asked: number | null): number {
+  if (asked === null || asked === id) return id;
+  const detail = `This process serves node ${id}; node ${asked} has an address of its own.`;
+  throw refusal("invalid_request", "node", detail);
 }
 
 /** Lenient: the node checks the parameter; here it only bounds the wait. */

@@ -42,7 +42,9 @@ export const ROUTES: readonly RouteRow[] = [
 
 const DESCRIPTION = `A strongly consistent coordination database. Records with revisions, transactions, leases, watches.
 
-Strict: an unknown or repeated query parameter, an unknown field or a wrong type is an error. \`/v1/…\` is the cluster \`default\`, \`/c/{cluster}/v1/…\` another one. Every error is a problem document with a \`code\` and with \`retry\`. Another method on a known path is 405 \`method_not_allowed\`, an unknown path 404 \`not_found\`.`;
+Strict: an unknown or repeated query parameter, an unknown field or a wrong type is an error. \`/v1/…\` is the cluster \`default\`, \`/c/{cluster}/v1/…\` another one. Every error is a problem document with a \`code\` and with \`retry\`. Another method on a known path is 405 \`method_not_allowed\`, an unknown path 404 \`not_found\`.
+
+Callers send \`Authorization: Bearer <token>\` with the root token. Without a root token only the local development server answers, to this machine.`;
 
 /** Named by extensions and descriptions alone. */
 const NAMED_IN_TEXT = [

@@ -48,12 +48,12 @@ export const SHARED = {
   ),
   node: query(
     "node",
-    { type: "integer", minimum: 1, maximum: 9 },
-    "Asks exactly that node. For tests and diagnosis: no other one stands in.",
+    { type: "integer", minimum: 1, maximum: 7 },
+    "Asks exactly that node, from 1 to the number of nodes (5). For tests and diagnosis: no other one stands in.",
   ),
   concord_prefer_node: header(
     "concord-prefer-node",
-    { type: "integer", minimum: 1, maximum: 9 },
+    { type: "integer", minimum: 1, maximum: 7 },
     "As `node`, which it wins over.",
   ),
   concord_cluster: header(

@@ -7,6 +7,7 @@
 import * as z from "zod";
 import type { JsonObject } from "../base/json.ts";
 import * as requests from "./schema.ts";
+import { watch_id } from "./session-methods.ts";
 
 const BYTES: JsonObject = {
   type: "object",
@@ -27,6 +28,7 @@ names.add(requests.json, {
     'Any JSON value. An object with exactly the members `encoding: "base64"` and `data` means bytes wherever a stored value stands.',
 });
 names.add(requests.metadata, { id: "Metadata", type: "object", description: "Up to 4 KiB of JSON." });
+names.add(watch_id, { type: "integer", minimum: 0, description: "Chosen by the client, unique within its session." });
 names.add(requests.pathStep, { anyOf: [{ type: "string" }, { type: "integer", minimum: 0 }] });
 names.add(requests.range, { id: "Range", description: "`end` is exclusive; without it: to the last key." });
 names.add(requests.compare, {

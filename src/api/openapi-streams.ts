@@ -58,7 +58,7 @@ export const STREAM_ROUTES: readonly RouteRow[] = [
       OPENED,
       NO_SOCKET,
     ],
-    errors: ["invalid_selector", "compacted", "cluster_changed", "node_halted"],
+    errors: ["invalid_selector", "invalid_kv", "compacted", "cluster_changed", "node_halted"],
     examples: [
       {
         name: "events",

@@ -46,7 +46,7 @@ export const SYNC_ROUTES: readonly RouteRow[] = [
       ...READING,
     ],
     replies: [{ status: 200, description: "A page.", content: { "application/json": replies.changes } }],
-    errors: ["invalid_selector", "forbidden", "compacted", ...READ_ERRORS],
+    errors: ["invalid_selector", "invalid_kv", "compacted", ...READ_ERRORS],
     examples: [
       {
         name: "page",
@@ -73,7 +73,7 @@ export const SYNC_ROUTES: readonly RouteRow[] = [
       ...READING,
     ],
     replies: [{ status: 200, description: "A page.", content: { "application/json": replies.history } }],
-    errors: ["invalid_selector", "forbidden", "compacted", ...READ_ERRORS],
+    errors: ["invalid_selector", "invalid_kv", "compacted", ...READ_ERRORS],
     examples: [
       {
         name: "history",
@@ -108,7 +108,7 @@ export const SYNC_ROUTES: readonly RouteRow[] = [
     parameters: [...WRITING, SHARED.concord_cluster],
     body: { required: true, content: { "application/json": requests.compactSchema } },
     replies: [{ status: 200, description: "Compacted.", content: { "application/json": replies.compacted } }],
-    errors: ["revision_in_future", "cluster_changed", ...WRITE_ERRORS],
+    errors: ["invalid_kv", "revision_in_future", "cluster_changed", ...WRITE_ERRORS],
     examples: [
       {
         name: "compact",

@@ -43,6 +43,8 @@ export interface MethodScope {
 export interface Method {
   /** Without an id it is carried out and not answered. */
   readonly isNotification: boolean;
+  /** Done when the call returns: it takes no place among the requests in flight. */
+  readonly isImmediate: boolean;
   /** Params are the members of both. */
   readonly params: { readonly how: z.ZodType; readonly what: z.ZodType };
   /** @throws ConcordError, at once or later. */
@@ -85,6 +87,7 @@ function operation<Schema extends z.ZodType>(
   const controlSchema = z.strictObject(control);
   return {
     isNotification: false,
+    isImmediate: false,
     params: { how: controlSchema, what: schema },
     run: async ({ context, principal }, params) => {
       const parts = split(params, control);
@@ -125,6 +128,7 @@ function connected<Fields extends z.ZodRawShape>(
   const schema = z.strictObject(fields);
   return {
     isNotification,
+    isImmediate: true,
     params: { how: boundedSchema, what: schema },
     run: (scope, params) => {
       const parts = split(params, bounded);
@@ -140,7 +144,8 @@ function connected<Fields extends z.ZodRawShape>(
 const boundedSchema = z.strictObject(bounded);
 
 const id = z.number();
-const watch_id = z.custom<number>(
+/** Chosen by the client, unique within its session. */
+export const watch_id = z.custom<number>(
   (value) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0,
   "a whole number from 0",
 );

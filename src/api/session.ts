@@ -41,9 +41,9 @@ export class Session implements SocketProtocol {
   }
 
   greet(): void {
-    const { clusterId, node, leader, revision } = this.#scope.context.backend.position();
+    const { clusterId, node, leader, revision, ready } = this.#scope.context.backend.position();
     this.#toldLeader = leader;
-    this.#notify("session", JSON.stringify({ cluster_id: clusterId, node, leader, revision }));
+    this.#notify("session", JSON.stringify({ cluster_id: clusterId, node, leader, revision, ready }));
   }
 
   onText(text: string): void | Promise<void> {
@@ -77,7 +77,8 @@ export class Session implements SocketProtocol {
   }
 
   #answer(method: Method, request: RpcRequest): void | Promise<void> {
-    if (this.#inFlight >= SESSION_REQUESTS_MAX) {
+    // An acknowledgement or a cancellation that were refused would be lost: nobody repeats them.
+    if (!method.isImmediate && this.#inFlight >= SESSION_REQUESTS_MAX) {
       const detail = `A session has at most ${SESSION_REQUESTS_MAX} requests in flight.`;
       this.#fail(request, new ConcordError({ code: "overloaded", reason: "too_many_requests", detail }));
       return;

@@ -75,6 +75,11 @@ export class ConcordError extends Error {
     return this.body.code;
   }
 
+  /** The rule that was broken, or what is known beyond the code; null if there is nothing to add. */
+  get reason(): string | null {
+    return this.body.reason ?? null;
+  }
+
   get retry(): Retry {
     return ERROR_CODES[this.body.code].retry;
   }

@@ -2,7 +2,7 @@
  * A call: attempts until an answer, by the rules of retry, and what the client has seen so far. Over any transport.
  *
  * K1. An error's `retry` decides, and nothing else: `no` ends the call, `yes` is repeated, `same-request` is repeated
- *     only for reads and for writes under an idempotency key (S24: no write is ever repeated blindly).
+ *     only for reads, keep-alives and writes under an idempotency key (S24: no write is ever repeated blindly).
  * K2. Once an attempt may have been carried out, the call never ends in an error that says that nothing was done.
  * K3. The highest revision seen travels with serializable reads, so that the client never goes back in time by
  *     changing nodes (S86), and with every keyed write as `idempotency_since`, fixed before the first attempt.
@@ -13,8 +13,15 @@ import { ConcordError } from "../base/errors.ts";
 import { backoffMs } from "./backoff.ts";
 import { checkIdempotencyKey, paramsText } from "./check.ts";
 import type { Method, Params, Result } from "./operations.ts";
-import type { CallOptions, ClientClock, ReadOptions, ResolvedOptions, WriteOptions } from "./options.ts";
-import { linkedController, startPatience } from "./signals.ts";
+import {
+  type CallOptions,
+  type ClientClock,
+  isDuration,
+  type ReadOptions,
+  type ResolvedOptions,
+  type WriteOptions,
+} from "./options.ts";
+import { type LinkedController, linkedController, startPatience } from "./signals.ts";
 import type { Control, Transport } from "./transport.ts";
 
 interface Call {
@@ -29,6 +36,12 @@ interface Call {
 }
 
 const BACKOFF = { minMs: 20, maxMs: 2_000 } as const;
+
+/** Of who repeats a call by itself: this call is that attempt of it, counted from 1, and no more than one. */
+export interface AttemptOptions extends WriteOptions {
+  readonly attempt?: number;
+}
+
 /** Less time than this is not worth an attempt. */
 const ATTEMPT_MS_MIN = 1;
 
@@ -39,6 +52,7 @@ export class Caller {
   readonly #options: ResolvedOptions;
   readonly #transport: Transport;
   readonly #closing = new AbortController();
+  readonly #links = new Set<LinkedController>();
   #clusterId: string | null = null;
   #revision: number | null = null;
   #learning: Promise<void> | null = null;
@@ -65,8 +79,21 @@ export class Caller {
     return this.#closing.signal;
   }
 
+  /** Ends by {@link close}, or by `signal`. Hundreds at a time would be too many listeners of one signal. */
+  link(signal: AbortSignal | undefined): LinkedController {
+    const link = linkedController(signal);
+    if (this.closing.aborted) link.abort();
+    this.#links.add(link);
+    const unlink = () => {
+      this.#links.delete(link);
+      link.unlink();
+    };
+    return { ...link, unlink };
+  }
+
   close(): void {
     this.#closing.abort();
+    for (const link of this.#links) link.abort();
     this.#transport.close();
   }
 
@@ -100,7 +127,7 @@ export class Caller {
     return (await this.#perform(call, options, this.#deadlineOf(options))) as Result<M>;
   }
 
-  async write<M extends Method>(method: M, params: Params<M>, options: WriteOptions = {}): Promise<Result<M>> {
+  async write<M extends Method>(method: M, params: Params<M>, options: AttemptOptions = {}): Promise<Result<M>> {
     this.checkOpen();
     const deadlineMs = this.#deadlineOf(options);
     const key =
@@ -114,7 +141,7 @@ export class Caller {
       params: text,
       control: isKeyed ? { idempotency_key: key, idempotency_since: this.revision } : {},
       isRead: false,
-      isRepeatable: isKeyed,
+      isRepeatable: isKeyed || method === "lease.keepalive",
       minRevision: 0,
     };
     return (await this.#perform(call, options, deadlineMs)) as Result<M>;
@@ -139,8 +166,11 @@ export class Caller {
     return null;
   }
 
-  #deadlineOf(options: CallOptions): number {
-    return this.clock.nowMs() + (options.timeoutMs ?? this.#options.timeoutMs);
+  #deadlineOf({ timeoutMs = this.#options.timeoutMs }: CallOptions): number {
+    // Whatever is compared with NaN is false: such a call would never end.
+    if (isDuration(timeoutMs) || timeoutMs === 0) return this.clock.nowMs() + timeoutMs;
+    const detail = `timeoutMs is ${String(timeoutMs)}, not a number of milliseconds.`;
+    throw new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
   }
 
   /**
@@ -168,15 +198,17 @@ export class Caller {
     this.#revision ??= 0;
   }
 
-  async #perform(call: Call, options: CallOptions, deadlineMs: number): Promise<unknown> {
+  async #perform(call: Call, options: AttemptOptions, deadlineMs: number): Promise<unknown> {
     const { clock } = this;
-    const link = linkedController(this.closing, options.signal);
+    const link = this.link(options.signal);
     const { signal } = link;
     let unknown: ConcordError | null = null;
     try {
-      for (let attempt = 1; ; attempt += 1) {
+      let attempt = options.attempt ?? 1;
+      for (let failures = 1; ; failures += 1) {
         const leftMs = Math.max(ATTEMPT_MS_MIN, deadlineMs - clock.nowMs());
-        const { reply, error } = await this.#attempt(call, { attempt, leftMs, signal });
+        const outcome = await this.#attempt(call, { attempt, leftMs, signal });
+        const { reply, error } = outcome;
         const changed = reply === null ? null : this.observe(reply);
         if (error === null) {
           if (changed !== null && call.isRead) throw changed;
@@ -187,9 +219,11 @@ export class Caller {
         const settles = error.retry === "no" && !(unknown !== null && (error.status === 401 || error.status === 403));
         if (settles) throw error;
         const mayRepeat = error.retry === "yes" || (error.retry === "same-request" && call.isRepeatable);
-        const delayMs = backoffMs(attempt, this.random(), BACKOFF);
-        const isOver = clock.nowMs() + delayMs + ATTEMPT_MS_MIN > deadlineMs || signal.aborted;
+        const delayMs = backoffMs(failures, this.random(), BACKOFF);
+        const isOver =
+          options.attempt !== undefined || clock.nowMs() + delayMs + ATTEMPT_MS_MIN > deadlineMs || signal.aborted;
         if (!mayRepeat || isOver) throw call.isRead ? error : (unknown ?? error);
+        if (outcome.isOfLoad !== true) attempt += 1;
         await clock.sleep(delayMs, signal);
       }
     } finally {
@@ -203,7 +237,7 @@ export class Caller {
   ) {
     const timeoutMs = Math.ceil(Math.min(leftMs, this.#options.attemptTimeoutMs));
     const { method, params, control } = call;
-    const outcome = await this.#transport.exchange({ method, params, control, timeoutMs, signal, attempt });
+    const outcome = await this.#transport.exchange({ method, params, control, timeoutMs, leftMs, signal, attempt });
     const { reply, error } = outcome;
     const revision = reply?.revision ?? null;
     if (error === null && revision !== null && revision < call.minRevision && reply?.clusterId === this.#clusterId) {

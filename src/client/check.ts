@@ -11,6 +11,10 @@ import { IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX } from "../base/limits.ts";
 
 /** Parameters as text. @throws ConcordError `invalid_kv` reason `not_json`, `depth_exceeded` or `lone_surrogate`. */
 export function paramsText(params: object): string {
+  if (typeof params !== "object" || params === null || Array.isArray(params)) {
+    const detail = `The arguments of a call are an object with names, not ${JSON.stringify(params)?.slice(0, 80)}.`;
+    throw new ConcordError({ code: "invalid_request", reason: "wrong_type", detail });
+  }
   checkJson(params, "", 0);
   for (const text of textsIn(params)) checkText(text);
   return JSON.stringify(params);

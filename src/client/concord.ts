@@ -9,7 +9,7 @@
  * Must not: import anything but types, codes and limits from `src/api`, nor any package or Node module.
  */
 import type { ClusterStatus } from "../api/backend.ts";
-import type { WireCompacted, WireOperation, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
+import type { WireCompacted, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import { Caller } from "./caller.ts";
 import { checkIdempotencyKey } from "./check.ts";
@@ -35,6 +35,7 @@ import type { Streams } from "./streams.ts";
 import { SyncClient } from "./sync.ts";
 import { TopicClient } from "./topics.ts";
 import type { Transport } from "./transport.ts";
+import type { JsonInput, Operation, Txn } from "./typed-value.ts";
 
 /**
  * ```ts
@@ -99,14 +100,15 @@ export class Concord {
    * @throws ConcordError `invalid_txn`, `invalid_kv`, `unknown_lease`, `result_too_large`, `idempotency_conflict`, …;
    *   `timeout` if the outcome is unknown: {@link txnResult} resolves it.
    */
-  async txn(txn: WireTxn, options: WriteOptions & ReadOptions = {}): Promise<WireTxnResult> {
+  async txn(txn: Txn, options: WriteOptions & ReadOptions = {}): Promise<WireTxnResult> {
+    const params = txn as WireTxn;
     const isKeyed = options.idempotencyKey !== undefined && options.idempotencyKey !== null;
-    if (isReadOnly(txn) && !isKeyed) return await this.#caller.read("txn", txn, options);
-    return await this.#caller.write("txn", txn, options);
+    if (isReadOnly(txn) && !isKeyed) return await this.#caller.read("txn", params, options);
+    return await this.#caller.write("txn", params, options);
   }
 
   /** The election of that name, whose candidates and observers are wherever they call this. Sends nothing. */
-  election<T extends JsonValue = JsonValue>(name: string): Election<T> {
+  election<T extends JsonInput = JsonValue>(name: string): Election<T> {
     return new Election<T>(this.#queues, name);
   }
 
@@ -137,7 +139,8 @@ export class Concord {
 
   /**
    * Ends sockets, watches and subscriptions, whose iterations are then done. Calls under way end as `timeout` (reason
-   * `aborted`): what they did is unknown. Later calls are `invalid_request` (reason `closed`).
+   * `aborted`): what they did is unknown. Later calls are `invalid_request` (reason `closed`). A Node process that does
+   * not close its client stays until the session has been idle for a minute.
    */
   close(): void {
     this.#caller.close();
@@ -156,7 +159,7 @@ function createTransport(options: ResolvedOptions): { readonly transport: Transp
   };
 }
 
-function isReadOnly(txn: WireTxn): boolean {
-  const reads = (operation: WireOperation) => operation.type === "get";
+function isReadOnly(txn: Txn): boolean {
+  const reads = (operation: Operation) => operation.type === "get";
   return (txn.success ?? []).every(reads) && (txn.failure ?? []).every(reads);
 }

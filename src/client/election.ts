@@ -25,13 +25,13 @@ export interface Leader<T = JsonValue> {
 }
 
 /** A leadership: what the leader writes with, and when it ends. See {@link Held}. */
-export class Leadership<T extends JsonValue = JsonValue> extends Held {
+export class Leadership<T = JsonValue> extends Held {
   /**
    * Tells everybody another value.
    * @throws ConcordError `precondition_failed` reason `lock_lost` if this leadership is over.
    */
   async proclaim(value: T, options: WriteOptions = {}): Promise<void> {
-    await this.put(this.key, value, { ...options, ignore_lease: true });
+    await this.put(this.key, value as JsonValue, { ...options, ignore_lease: true });
   }
 
   /** Steps down: the next candidate leads at once. As {@link Held.release}. */
@@ -54,7 +54,7 @@ export class Leadership<T extends JsonValue = JsonValue> extends Held {
  *
  * `name` is the prefix of a queue of keys, `<name>/<revision>`, which nothing else may use.
  */
-export class Election<T extends JsonValue = JsonValue> {
+export class Election<T = JsonValue> {
   readonly name: string;
   readonly #context: QueueContext;
 
@@ -70,8 +70,8 @@ export class Election<T extends JsonValue = JsonValue> {
    * @throws ConcordError as `concord.lock`.
    */
   async campaign(value: T, options: QueueOptions = {}): Promise<Leadership<T>> {
-    const place: Place = await takeTurn(this.#context, { ...options, name: this.name, value });
-    return new Leadership(this.#context, place);
+    const place: Place = await takeTurn(this.#context, { ...options, name: this.name, value: value as JsonValue });
+    return new Leadership<T>(this.#context, place);
   }
 
   /** Who leads now, linearizable; null if nobody does. It may be over when the answer arrives. */

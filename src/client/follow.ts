@@ -53,7 +53,7 @@ const RELIST = { minMs: 100, maxMs: 5_000 } as const;
 const FORMER_REVISION = 0;
 
 export function follow<T>(context: CursorContext, selector: WireSelector, options: FollowOptions): Feed<FollowItem<T>> {
-  const link = linkedController(context.caller.closing, options.signal);
+  const link = context.caller.link(options.signal);
   return new Feed(new Follower<T>(context, selector, options, link.signal).items(), link);
 }
 

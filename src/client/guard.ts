@@ -6,16 +6,17 @@
  * G2. A write through here compares it, so it fails once the key is gone, whatever this process still believes.
  * G3. Nothing is written in the branch that a failed compare chooses: that one runs also when the lock is lost.
  */
-import type { WireCompare, WireDeleteReply, WireKey, WireOperation, WireTxn, WireTxnResult } from "../api/wire.ts";
+import type { WireCompare, WireDeleteReply, WireKey, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
 import { onlyResponse, type PutOptions, type PutResult, splitOptions } from "./kv.ts";
 import type { LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
 import type { WriteOptions } from "./options.ts";
+import type { Input, Txn } from "./typed-value.ts";
 
 /** Runs a txn. `Concord` has this shape. */
 export interface TxnRunner {
-  txn(txn: WireTxn, options?: WriteOptions): Promise<WireTxnResult>;
+  txn(txn: Txn, options?: WriteOptions): Promise<WireTxnResult>;
 }
 
 /** A key in a queue whose turn has come, and the lease that it lives by. */
@@ -27,7 +28,7 @@ export interface Place {
 }
 
 /** A txn under a guard. Up to 63 compares of its own; `failure` may only read, up to 127 times. */
-export interface GuardedTxn extends Omit<WireTxn, "failure"> {
+export interface GuardedTxn extends Omit<Txn, "failure"> {
   readonly failure?: readonly Extract<WireOperation, { readonly type: "get" }>[];
 }
 
@@ -91,7 +92,7 @@ export class Held {
     }
     if (this.isLost) throw this.#lockLost();
     const own: WireOperation = { type: "get", key: this.key, keys_only: true };
-    const guarded: WireTxn = { compare: [...this.guard, ...compare], success, failure: [own, ...failure] };
+    const guarded: Txn = { compare: [...this.guard, ...compare], success, failure: [own, ...failure] };
     const result = await this.#client.txn(guarded, options);
     if (result.succeeded) return result;
     const [first, ...responses] = result.responses;
@@ -103,9 +104,9 @@ export class Held {
   }
 
   /** Puts one record if the lock is still held. Options as of `kv.put`. @throws as {@link txn}, and as `kv.put`. */
-  async put(key: WireKey, value: JsonValue, options: PutOptions = {}): Promise<PutResult> {
+  async put<V>(key: WireKey, value: Input<V>, options: PutOptions = {}): Promise<PutResult> {
     const { record, call } = splitOptions(options);
-    const result = await this.txn({ success: [{ type: "put", key, value, ...record }] }, call);
+    const result = await this.txn({ success: [{ type: "put", key, value: value as JsonValue, ...record }] }, call);
     const { key: fullKey, prev_kv } = onlyResponse(result, "put");
     return { revision: result.revision, key: fullKey, ...(prev_kv === undefined ? {} : { prev_kv }) };
   }

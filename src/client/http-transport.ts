@@ -1,10 +1,12 @@
 /**
- * Calls over HTTP: one request per attempt. Works wherever there is a `fetch`, also within one process.
+ * Calls over HTTP: one request per attempt. Works wherever there is a `fetch`, also within one process. At most
+ * `UNDER_WAY_MAX` requests are under way; the others wait for their turn (turns.ts). Streams are not counted.
  */
 import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { queryText, routeOf } from "./http-routes.ts";
 import type { ResolvedOptions } from "./options.ts";
 import { type Attempt, aborted, broken, type Exchange, errorOfProblem, late, type Transport } from "./transport.ts";
+import { Turns } from "./turns.ts";
 
 /** What was received, before it is an answer to something. */
 interface Received {
@@ -15,16 +17,32 @@ interface Received {
   readonly revision: number | null;
 }
 
+const UNDER_WAY_MAX = 64;
+
 export class HttpTransport implements Transport {
   readonly #options: ResolvedOptions;
+  readonly #turns: Turns;
 
   constructor(options: ResolvedOptions) {
     this.#options = options;
+    this.#turns = new Turns(options.clock, UNDER_WAY_MAX);
   }
 
-  async exchange(attempt: Attempt): Promise<Exchange> {
+  exchange(attempt: Attempt): Promise<Exchange> {
+    const { leftMs: waitMs, params, signal } = attempt;
+    return new Promise((resolve) => {
+      const begin = async (leftMs: number) => {
+        const timeoutMs = Math.max(1, Math.ceil(Math.min(attempt.timeoutMs, leftMs)));
+        resolve(await this.#exchange({ ...attempt, timeoutMs }));
+        this.#turns.leave();
+      };
+      this.#turns.ask({ chars: params.length, waitMs, signal, begin, refuse: resolve });
+    });
+  }
+
+  /** Never rejects. */
+  async #exchange(attempt: Attempt): Promise<Exchange> {
     const { timeoutMs, signal } = attempt;
-    if (signal.aborted) return aborted();
     const controller = new AbortController();
     // Settled by whichever comes first; the `fetch` may ignore its signal.
     let end: (how: Exchange) => void = () => {};

@@ -46,7 +46,7 @@ export type { Election, Leader, Leadership } from "./election.ts";
 export type { Feed } from "./feed.ts";
 export type { FollowItem, FollowOptions } from "./follow.ts";
 export type { GuardedTxn, Held } from "./guard.ts";
-export type { ConditionalResult, KvClient, PutOptions, PutResult } from "./kv.ts";
+export type { ConditionalResult, HistoryPage, KvClient, PutOptions, PutResult } from "./kv.ts";
 export type { LeaseClient, LeaseListOptions } from "./lease.ts";
 export type { KeepOptions, LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
 export type { QueueOptions } from "./lease-queue.ts";
@@ -64,8 +64,9 @@ export type {
   WriteOptions,
 } from "./options.ts";
 export type { OpenSocket, SocketLike } from "./socket.ts";
-export type { ChangesOptions, SyncClient } from "./sync.ts";
+export type { ChangesOptions, ChangesPage, SyncClient } from "./sync.ts";
 export type { SubscribeOptions, Subscription, TopicClient, TopicMessage } from "./topics.ts";
+export type { ChangeEvent, Input, Jsonable, JsonInput, Operation, Put, Txn, WatchEvent } from "./typed-value.ts";
 export { bytes, bytesOf } from "./value.ts";
 export type { Watch, WatchedRevision } from "./watch.ts";
 export type { WatchOptions, WatchStatus } from "./watch-cursor.ts";

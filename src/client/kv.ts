@@ -4,7 +4,6 @@ import type {
   WireCompare,
   WireDeleteManyReply,
   WireDeleteReply,
-  WireEvent,
   WireGetManyReply,
   WireHistory,
   WireKey,
@@ -23,6 +22,7 @@ import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
 import type { GetOptions, HistoryOptions, ListOptions, ListSelector, WriteOptions } from "./options.ts";
+import type { ChangeEvent, Input, Put } from "./typed-value.ts";
 
 /** What a put may say: the options of the record, named as on the wire, and those of the call. */
 export type PutOptions = WirePutOptions & WriteOptions;
@@ -37,6 +37,9 @@ export interface PutResult {
   /** True when this is the kept result of an earlier attempt, too large to be kept with its values. */
   readonly values_dropped?: boolean;
 }
+
+/** One page of the changes of a key whose values are a `T`. */
+export type HistoryPage<T = JsonValue> = Omit<WireHistory, "events"> & { readonly events: readonly ChangeEvent<T>[] };
 
 /** The result of a conditional write. A condition that does not hold is a result, not an error. */
 export type ConditionalResult<T = JsonValue> =
@@ -73,9 +76,9 @@ export class KvClient {
    * Sets `key` to `value`, which is JSON or {@link bytes}. `ttl` is in seconds.
    * @throws ConcordError `invalid_kv`, `unknown_lease`, `no_space`, or `timeout` (outcome unknown).
    */
-  async put(key: WireKey, value: JsonValue, options: PutOptions = {}): Promise<PutResult> {
+  async put<V>(key: WireKey, value: Input<V>, options: PutOptions = {}): Promise<PutResult> {
     const { record, call } = splitOptions(options);
-    const result = await this.#txn({ success: [{ type: "put", key, value, ...record }] }, call);
+    const result = await this.#txn({ success: [{ type: "put", key, value: value as JsonValue, ...record }] }, call);
     const { key: fullKey, prev_kv } = onlyResponse(result, "put");
     return {
       revision: result.revision,
@@ -100,27 +103,36 @@ export class KvClient {
   }
 
   /** Puts only if there is no record of that key. */
-  async create<T = JsonValue>(key: WireKey, value: JsonValue, options: PutOptions = {}): Promise<ConditionalResult<T>> {
-    return await this.#putIf({ target: "exists", key, op: "==", value: false }, key, value, options);
+  async create<T = JsonValue, V = T>(
+    key: WireKey,
+    value: Input<V>,
+    options: PutOptions = {},
+  ): Promise<ConditionalResult<T>> {
+    return await this.#putIf({ target: "exists", key, op: "==", value: false }, key, value as JsonValue, options);
   }
 
   /** Puts only if there is a record of that key. */
-  async replace<T = JsonValue>(
+  async replace<T = JsonValue, V = T>(
     key: WireKey,
-    value: JsonValue,
+    value: Input<V>,
     options: PutOptions = {},
   ): Promise<ConditionalResult<T>> {
-    return await this.#putIf({ target: "exists", key, op: "==", value: true }, key, value, options);
+    return await this.#putIf({ target: "exists", key, op: "==", value: true }, key, value as JsonValue, options);
   }
 
   /** Puts only if the record is still the one of `modRevision`. */
-  async updateIf<T = JsonValue>(
+  async updateIf<T = JsonValue, V = T>(
     key: WireKey,
     modRevision: number,
-    value: JsonValue,
+    value: Input<V>,
     options: PutOptions = {},
   ): Promise<ConditionalResult<T>> {
-    return await this.#putIf({ target: "mod_revision", key, op: "==", value: modRevision }, key, value, options);
+    return await this.#putIf(
+      { target: "mod_revision", key, op: "==", value: modRevision },
+      key,
+      value as JsonValue,
+      options,
+    );
   }
 
   /** Deletes only if the record is still the one of `modRevision`. */
@@ -134,8 +146,9 @@ export class KvClient {
   }
 
   /** Puts up to 500 records at one revision, in order. */
-  async putMany(items: readonly WirePut[], options: WriteOptions = {}): Promise<WirePutManyReply> {
-    return (await this.#caller.write("kv.batch", { op: "put_many", items }, options)) as WirePutManyReply;
+  async putMany(items: readonly Put[], options: WriteOptions = {}): Promise<WirePutManyReply> {
+    const batch: WireBatch = { op: "put_many", items: items as readonly WirePut[] };
+    return (await this.#caller.write("kv.batch", batch, options)) as WirePutManyReply;
   }
 
   /** Deletes up to 500 records at one revision, in order. */
@@ -154,6 +167,12 @@ export class KvClient {
     options: ListOptions & { readonly cursor?: string } = {},
   ): Promise<WireList<T>> {
     const { limit, order, keys_only, count_only, revision, cursor } = options;
+    const unknown = Object.keys(selector).find((name) => name !== "prefix" && name !== "start" && name !== "end");
+    if (unknown !== undefined) {
+      // Left out, it would list everything.
+      const detail = `A list is of a prefix, or of start and end; it does not have the field ${JSON.stringify(unknown)}.`;
+      throw new ConcordError({ code: "invalid_selector", reason: "unknown_field", detail });
+    }
     const params = {
       // An empty start is the start of the key space: a list always names what it lists.
       ...("prefix" in selector ? { prefix: selector.prefix } : { start: selector.start ?? "", end: selector.end }),
@@ -179,16 +198,19 @@ export class KvClient {
   }
 
   /** One page of the changes of a key, oldest first. */
-  async historyPage(key: string, options: HistoryOptions & { readonly cursor?: string } = {}): Promise<WireHistory> {
+  async historyPage<T = JsonValue>(
+    key: string,
+    options: HistoryOptions & { readonly cursor?: string } = {},
+  ): Promise<HistoryPage<T>> {
     const { from, to, limit, cursor } = options;
-    return await this.#caller.read("kv.history", { key, from, to, limit, cursor }, options);
+    return (await this.#caller.read("kv.history", { key, from, to, limit, cursor }, options)) as HistoryPage<T>;
   }
 
   /** All changes of a key that are kept, oldest first, up to the revision of the first page. */
-  async *history(key: string, options: HistoryOptions = {}): AsyncGenerator<WireEvent, void> {
+  async *history<T = JsonValue>(key: string, options: HistoryOptions = {}): AsyncGenerator<ChangeEvent<T>, void> {
     let cursor: string | null = null;
     do {
-      const page: WireHistory = await this.historyPage(key, cursor === null ? options : { ...options, cursor });
+      const page: HistoryPage<T> = await this.historyPage<T>(key, cursor === null ? options : { ...options, cursor });
       yield* page.events;
       cursor = page.cursor;
     } while (cursor !== null);

@@ -15,7 +15,8 @@ import { ConcordError } from "../base/errors.ts";
 import { backoffMs } from "./backoff.ts";
 import { randomKey } from "./caller.ts";
 import { callAt, sleepUntil } from "./lease-timer.ts";
-import type { CallOptions, ClientClock, WriteOptions } from "./options.ts";
+import type { ClientClock, WriteOptions } from "./options.ts";
+import type { LinkedController } from "./signals.ts";
 
 /** The allowed clock skew of a leader, `MAX_SKEW_MS` of design 02 §3. */
 const SKEW_MS_MAX = 1_000;
@@ -48,11 +49,18 @@ export interface LeaseLost {
   readonly cause: unknown;
 }
 
-/** The calls that a keeper makes. {@link LeaseClient} has this shape. */
+/** The calls that a keeper makes. */
 export interface LeaseCalls {
   grant(lease: WireLeaseGrant, options: WriteOptions): Promise<WireLeaseGranted>;
-  keepAliveOnce(id: number, options: CallOptions): Promise<WireLeaseKeptAlive>;
+  /** One attempt. The higher `attempt` is, the more ways were tried in vain: the transport takes another one. */
+  keepAlive(id: number, options: KeepAliveOptions): Promise<WireLeaseKeptAlive>;
   revoke(id: number): Promise<unknown>;
+}
+
+export interface KeepAliveOptions {
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  readonly attempt: number;
 }
 
 /** What a keeper needs besides. A `Caller` has this shape. */
@@ -62,6 +70,8 @@ export interface KeeperContext {
   readonly random: () => number;
   /** Aborted when the client is closed. */
   readonly closing: AbortSignal;
+  /** A controller that is aborted with `closing`, until it is unlinked. */
+  link(signal: undefined): LinkedController;
 }
 
 /** One lease, from its grant to its end. */
@@ -75,6 +85,12 @@ interface Term {
   readonly ended: AbortController;
 }
 
+/**
+ * A lease that is renewed by itself, until `close` or until it is lost. See `concord.lease.keep`.
+ *
+ * It trusts the local monotonic clock. Where that stands still while the machine is asleep, the loss of a long sleep is
+ * told by the first keep-alive behind it; what must never be written too late is written under a guard (`concord.lock`).
+ */
 export class LeaseKeeper {
   /**
    * The id of the lease once it is granted. Rejects with what the grant failed by; the keeper is of no use then.
@@ -147,7 +163,7 @@ export class LeaseKeeper {
     const { id, ttl_s } = await this.#granting;
     const term = { id, ttlS: ttl_s, sentMs: this.#grantSentMs, cause: null, ended: new AbortController() };
     // After so long only the cluster knows whether the lease lives. Nobody holds anything by it yet.
-    if (clock.nowMs() >= deadlineOf(term)) await this.#keepAlive(term, leaseTimes(ttl_s).attemptMs);
+    if (clock.nowMs() >= deadlineOf(term)) await this.#keepAlive(term, leaseTimes(ttl_s).attemptMs, 1);
     if (this.#isOver) throw new ConcordError({ code: "timeout", reason: "closed", detail: "The keeper was closed." });
     this.#term = term;
     this.#begin(term);
@@ -162,15 +178,21 @@ export class LeaseKeeper {
   }
 
   #begin(term: Term): void {
-    const { clock, closing } = this.#context;
-    const { signal } = term.ended;
+    const { clock } = this.#context;
+    const link = this.#context.link(undefined);
     let cancel = () => {};
     const watchTime = () => {
       if (this.#isAlive(term)) cancel = callAt(clock, deadlineOf(term), watchTime);
     };
     watchTime();
-    signal.addEventListener("abort", () => cancel(), { once: true });
-    closing.addEventListener("abort", () => term.ended.abort(), { once: true, signal });
+    link.signal.addEventListener("abort", () => {
+      this.#term = null;
+      term.ended.abort();
+    });
+    term.ended.signal.addEventListener("abort", () => {
+      cancel();
+      link.unlink();
+    });
     void this.#renew(term);
   }
 
@@ -182,8 +204,10 @@ export class LeaseKeeper {
       // After a sleep of the machine the clock comes first, then the network (S84).
       if (!this.#isAlive(term)) return;
       const { attemptMs, pauses } = leaseTimes(term.ttlS);
+      const timeoutMs = Math.min(attemptMs, deadlineOf(term) - clock.nowMs());
       try {
-        await this.#keepAlive(term, Math.min(attemptMs, deadlineOf(term) - clock.nowMs()));
+        // Each failure counts twice: a short lease has no time to try a way again.
+        await this.#keepAlive(term, timeoutMs, 2 * failures + 1);
         failures = 0;
         dueMs = term.sentMs + leaseTimes(term.ttlS).renewAfterMs;
       } catch (error) {
@@ -196,9 +220,9 @@ export class LeaseKeeper {
     }
   }
 
-  async #keepAlive(term: Term, timeoutMs: number): Promise<void> {
+  async #keepAlive(term: Term, timeoutMs: number, attempt: number): Promise<void> {
     const sentMs = this.#context.clock.nowMs();
-    const { ttl_s } = await this.#calls.keepAliveOnce(term.id, { timeoutMs, signal: term.ended.signal });
+    const { ttl_s } = await this.#calls.keepAlive(term.id, { timeoutMs, signal: term.ended.signal, attempt });
     term.sentMs = sentMs;
     term.ttlS = ttl_s;
     term.cause = null;

@@ -10,7 +10,6 @@
  */
 import type { WireKey, WireListedRecord, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
-import type { JsonValue } from "../base/json.ts";
 import type { Place, TxnRunner } from "./guard.ts";
 import { onlyResponse } from "./kv.ts";
 import type { LeaseClient } from "./lease.ts";
@@ -19,6 +18,7 @@ import { callAt } from "./lease-timer.ts";
 import type { CallOptions, ClientClock } from "./options.ts";
 import { linkedController } from "./signals.ts";
 import type { SyncClient } from "./sync.ts";
+import type { JsonInput, Operation } from "./typed-value.ts";
 
 export interface QueueOptions {
   /** Seconds after which a holder or waiter that is gone makes room; whole, at least 1. Default 15. Renewed by itself. */
@@ -43,7 +43,7 @@ interface Wish extends QueueOptions {
   /** The prefix of the queue, which nothing else may use. */
   readonly name: string;
   /** What others may read of a holder or waiter. */
-  readonly value: JsonValue;
+  readonly value: JsonInput;
 }
 
 /** The first key of a queue, and the revision at which it was. */
@@ -85,10 +85,12 @@ export async function takeTurn(context: QueueContext, wish: Wish): Promise<Place
 async function stayInQueue(context: QueueContext, wish: Wish, late: AbortSignal): Promise<Place | null> {
   const { name, value, ttl_s = TTL_S_DEFAULT } = wish;
   const keeper = context.lease.keep({ ttl_s, metadata: { queue: name } });
+  let isGranted = false;
   let isTaken = false;
   try {
     const lease = await keeper.ready;
-    const put: WireOperation = { type: "put", key: `${name}/`, value, lease, revision_suffix: true };
+    isGranted = true;
+    const put: Operation = { type: "put", key: `${name}/`, value, lease, revision_suffix: true };
     const result = await context.txn({ success: [put] }, callOptions(wish));
     const place = { key: textOf(onlyResponse(result, "put")), revision: result.revision, keeper };
     isTaken = await isTurnReached(context, wish, place, late);
@@ -97,8 +99,8 @@ async function stayInQueue(context: QueueContext, wish: Wish, late: AbortSignal)
     if (isUnknownLease(error)) return null;
     throw error;
   } finally {
-    // A lease that could not be revoked ends by itself: nobody renews it any more (Q4).
-    if (!isTaken) await keeper.close().catch(() => {});
+    // A lease that was perhaps granted has no key yet, and one that cannot be revoked is renewed no more: both end (Q4).
+    if (isGranted && !isTaken) await keeper.close().catch(() => {});
   }
 }
 
@@ -107,6 +109,7 @@ async function isTurnReached(context: QueueContext, wish: Wish, place: Place, la
   const { key, revision, keeper } = place;
   const own: WireOperation = { type: "get", key, keys_only: true };
   const before: WireOperation = { ...rangeOf(wish.name, key), type: "get", order: "desc", limit: 1, keys_only: true };
+  // Ordered by arrival, so the last one before the own key is the one to wait for.
   for (;;) {
     const seen = await context.txn({ success: [own, before] }, callOptions(wish));
     if (recordOf(seen, 0)?.create_revision !== revision || keeper.isLost) return false;

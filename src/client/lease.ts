@@ -9,7 +9,7 @@ import type {
   WireListedLease,
 } from "../api/wire.ts";
 import type { Caller } from "./caller.ts";
-import { isUnknownLease, type KeepOptions, LeaseKeeper } from "./lease-keeper.ts";
+import { isUnknownLease, type KeepOptions, type LeaseCalls, LeaseKeeper } from "./lease-keeper.ts";
 import type { CallOptions, ReadOptions, WriteOptions } from "./options.ts";
 
 export interface LeaseListOptions extends ReadOptions {
@@ -52,13 +52,19 @@ export class LeaseClient {
    * without being asked, so whoever keeps a lease closes it (design 01 §3).
    */
   keep(options: KeepOptions): LeaseKeeper {
-    return new LeaseKeeper(this, this.#caller, options);
+    const caller = this.#caller;
+    const calls: LeaseCalls = {
+      grant: (lease, call) => caller.write("lease.grant", lease, call),
+      keepAlive: (id, call) => caller.write("lease.keepalive", { id }, { ...call, idempotencyKey: null }),
+      revoke: (id) => caller.write("lease.revoke", { id }),
+    };
+    return new LeaseKeeper(calls, caller, options);
   }
 
   /**
    * Renews a lease for its TTL, or for a new one of `ttl_s` seconds, from now on: for callers that live too shortly for
-   * {@link keep}, such as a Worker's request. Never sent under an idempotency key, whose kept result could be of a lease
-   * that has ended since; on `timeout` call it again, once more does no harm.
+   * {@link keep}, such as a Worker's request. Repeated by itself within `timeoutMs`, since once more does no harm, but
+   * never under an idempotency key, whose kept result could be of a lease that has ended since.
    * @throws ConcordError `unknown_lease` if it has ended, for good; `invalid_lease`; cluster errors.
    */
   async keepAliveOnce(

@@ -1,11 +1,11 @@
 /** Locks: one holder at a time, in the order of arrival, with a fencing revision for what the holder writes. */
-import type { JsonValue } from "../base/json.ts";
 import { Held } from "./guard.ts";
 import { type QueueContext, type QueueOptions, takeTurn } from "./lease-queue.ts";
+import type { JsonInput } from "./typed-value.ts";
 
 export interface LockOptions extends QueueOptions {
   /** What others may read in the holder's or waiter's key. Default null. */
-  readonly value?: JsonValue;
+  readonly value?: JsonInput;
 }
 
 /**

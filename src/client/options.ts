@@ -33,15 +33,18 @@ export interface ConnectOptions {
   /** How sockets are opened. Default: the global `WebSocket`. */
   readonly webSocket?: OpenSocket;
   /**
-   * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed when idle; what
-   * cannot be had over it (a proxy refuses upgrades, the socket broke twice under one call) goes over HTTP meanwhile.
-   * `http`: a request per call, server-sent events for watches and topics. Default: `session` if `webSocket` is given,
-   * or if there is a global one and no `fetch` is given; else `http`.
+   * `session`: calls, watches and topics share one WebSocket, opened by the first of them and closed after a minute
+   * without use. What cannot be had over it goes over HTTP meanwhile: calls while no socket is open (a proxy may refuse
+   * upgrades), from their third attempt on (those that load alone made late do not count), and above 2 MiB; watches and
+   * topics where sockets do not open at all.
+   * `http`: a request per call, server-sent events for watches and topics; for Workers, where a client that outlives its
+   * request cannot keep a socket. Default: `session` if `webSocket` is given, or if there is a global one and no `fetch`
+   * is given; else `http`.
    */
   readonly transport?: "http" | "session";
-  /** A whole call with all its retries, in milliseconds. Default 10 000. */
+  /** A whole call with all its retries and waiting, in milliseconds. Default 10 000. */
   readonly timeoutMs?: number;
-  /** One attempt, in milliseconds. Default 5 000. */
+  /** One attempt, in milliseconds from when it is sent; up to then it waits for its turn. Default 5 000. */
   readonly attemptTimeoutMs?: number;
   /**
    * Whether writes carry an idempotency key made by the client, one per call. Default true. Without one (here, or by
@@ -128,6 +131,14 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   if (options.url === undefined && options.fetch === undefined) throw new TypeError("connect needs a url or a fetch");
   const url = new URL(options.url ?? "http://concord");
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new TypeError(`${url.protocol} is not http(s)`);
+  for (const name of ["timeoutMs", "attemptTimeoutMs"] as const) {
+    const value = options[name];
+    if (value !== undefined && !isDuration(value)) throw new TypeError(`${name} is ${value}, not milliseconds above 0`);
+  }
+  const { transport } = options;
+  if (transport !== undefined && transport !== "http" && transport !== "session") {
+    throw new TypeError(`transport is ${String(transport)}, not "http" or "session"`);
+  }
   const root = url.origin + (url.pathname === "/" ? "" : url.pathname.replace(/\/$/, ""));
   const { cluster } = options;
   return {
@@ -142,6 +153,11 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
     random: options.random ?? Math.random,
     clock: options.clock ?? SYSTEM_CLOCK,
   };
+}
+
+/** A number of milliseconds that can be waited for. */
+export function isDuration(value: unknown): value is number {
+  return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY;
 }
 
 function resolveSocket(options: ConnectOptions): OpenSocket | null {

@@ -34,6 +34,8 @@ export interface ConnectionOptions {
 interface Greeting {
   readonly cluster_id: string | null;
   readonly leader: number | null;
+  /** Also without a leader: the node sleeps, and would find one. */
+  readonly ready: boolean;
 }
 
 export class SessionConnection {
@@ -210,13 +212,13 @@ export class SessionConnection {
     }
   }
 
-  #onGreeting({ cluster_id, leader }: Greeting): void {
+  #onGreeting({ cluster_id, leader, ready }: Greeting): void {
     if (this.#phase !== "opening") return;
     this.#phase = "open";
     this.#clusterId = cluster_id;
     this.#cancelOpening();
     this.#options.onOpen();
-    this.#noteLeader(leader);
+    if (leader !== null || !ready) this.#noteLeader(leader);
     this.#resolveOpened();
   }
 

@@ -3,6 +3,7 @@
  *
  * A call goes over HTTP if no session is open within half of its attempt, if its message is too long for one, and from
  * its third attempt on: whatever was wrong with the socket or the node behind it, each request of HTTP finds its own way.
+ * Load is nothing that is wrong with the socket: who was late or refused while others were answered stays (pending-calls).
  */
 import { utf8Length } from "../base/bytes.ts";
 import { BODY_BYTES_MAX } from "../base/limits.ts";
@@ -33,9 +34,9 @@ export class SessionTransport implements Transport {
     if (!fitsMessage(params)) return await this.#http.exchange(attempt);
     const startedAtMs = clock.nowMs();
     const connection = await this.#session.connect(attempt.timeoutMs / 2, signal);
-    const timeoutMs = Math.max(1, Math.ceil(attempt.timeoutMs - (clock.nowMs() - startedAtMs)));
-    if (connection === null) return await this.#http.exchange({ ...attempt, timeoutMs });
-    return await connection.call({ method, params, timeoutMs, signal });
+    const leftMs = Math.max(1, attempt.leftMs - (clock.nowMs() - startedAtMs));
+    if (connection === null) return await this.#http.exchange({ ...attempt, leftMs });
+    return await connection.call({ method, params, timeoutMs: attempt.timeoutMs, leftMs, signal });
   }
 
   close(): void {

@@ -1,11 +1,12 @@
 /** Following the data: pages of changes, watches, and copies that keep themselves right (design 01 §4). */
-import type { WireChanges, WireEvent, WireSelector, WireWatchEvent } from "../api/wire.ts";
+import type { WireChanges, WireSelector } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
 import type { Feed } from "./feed.ts";
 import { type FollowItem, type FollowOptions, follow } from "./follow.ts";
 import type { ReadOptions } from "./options.ts";
 import type { Streams } from "./streams.ts";
+import type { ChangeEvent, WatchEvent } from "./typed-value.ts";
 import { type Watch, type WatchedRevision, watchEvents, watchRevisions } from "./watch.ts";
 import type { CursorContext, WatchOptions } from "./watch-cursor.ts";
 
@@ -15,6 +16,9 @@ export interface ChangesOptions extends ReadOptions {
   /** Events per page, 1 to 1000. Default 100. */
   readonly limit?: number;
 }
+
+/** One page of changes of records whose values are a `T`. */
+export type ChangesPage<T = JsonValue> = Omit<WireChanges, "events"> & { readonly events: readonly ChangeEvent<T>[] };
 
 /**
  * ```ts
@@ -40,16 +44,19 @@ export class SyncClient {
    * (`has_more`).
    * @throws ConcordError `compacted` if what is behind `after` is not kept any more.
    */
-  async changes(selector: WireSelector, options: ChangesOptions = {}): Promise<WireChanges> {
+  async changes<T = JsonValue>(selector: WireSelector, options: ChangesOptions = {}): Promise<ChangesPage<T>> {
     const { after, limit } = options;
-    return await this.#context.caller.read("changes", { ...selector, after, limit }, options);
+    return (await this.#context.caller.read("changes", { ...selector, after, limit }, options)) as ChangesPage<T>;
   }
 
   /** All changes behind `after` up to now, page by page. */
-  async *allChanges(selector: WireSelector, options: ChangesOptions = {}): AsyncGenerator<WireEvent, void, void> {
-    let page: WireChanges | null = null;
+  async *allChanges<T = JsonValue>(
+    selector: WireSelector,
+    options: ChangesOptions = {},
+  ): AsyncGenerator<ChangeEvent<T>, void, void> {
+    let page: ChangesPage<T> | null = null;
     do {
-      page = await this.changes(selector, page === null ? options : { ...options, after: page.next });
+      page = await this.changes<T>(selector, page === null ? options : { ...options, after: page.next });
       yield* page.events;
     } while (page.has_more);
   }
@@ -58,15 +65,15 @@ export class SyncClient {
    * Events as they come, each once, in order. Nothing is sent until the first `next` or `open`; what is not taken waits
    * at the node, and memory here stays bounded. See {@link Watch} for how it resumes and ends.
    */
-  watch(selector: WireSelector, options: WatchOptions = {}): Watch<WireWatchEvent> {
+  watch<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchEvent<T>> {
     this.#context.caller.checkOpen();
-    return watchEvents(this.#context, selector, options);
+    return watchEvents<T>(this.#context, selector, options);
   }
 
   /** As {@link watch}, but all events of a revision at once, never a part of them. A large revision is held whole. */
-  watchGrouped(selector: WireSelector, options: WatchOptions = {}): Watch<WatchedRevision> {
+  watchGrouped<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchedRevision<T>> {
     this.#context.caller.checkOpen();
-    return watchRevisions(this.#context, selector, options);
+    return watchRevisions<T>(this.#context, selector, options);
   }
 
   /**

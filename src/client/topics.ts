@@ -8,9 +8,10 @@ import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
 import { Feed } from "./feed.ts";
 import type { CallOptions } from "./options.ts";
-import { type LinkedController, linkedController } from "./signals.ts";
+import type { LinkedController } from "./signals.ts";
 import { StreamKeeper } from "./stream-keeper.ts";
 import type { Stream, Streams } from "./streams.ts";
+import type { Input } from "./typed-value.ts";
 
 export interface TopicMessage<T = JsonValue> {
   readonly topic: string;
@@ -59,14 +60,15 @@ export class TopicClient {
    * Tells everybody who listens now. Says nothing about who that is. The payload is at most 64 KiB of JSON.
    * @throws ConcordError `timeout` if the message may have been told; it is not repeated then.
    */
-  async publish(topic: string, payload: JsonValue, options: CallOptions = {}): Promise<void> {
-    await this.#caller.write("topic.publish", { topic, payload }, { ...options, idempotencyKey: null });
+  async publish<V>(topic: string, payload: Input<V>, options: CallOptions = {}): Promise<void> {
+    const params = { topic, payload: payload as JsonValue };
+    await this.#caller.write("topic.publish", params, { ...options, idempotencyKey: null });
   }
 
   /** Messages from the moment when the subscription stands, on any node, with gaps whenever the connection breaks. */
   subscribe<T = JsonValue>(topic: string, options: SubscribeOptions = {}): Subscription<T> {
     this.#caller.checkOpen();
-    const link = linkedController(this.#caller.closing, options.signal);
+    const link = this.#caller.link(options.signal);
     return new Subscription(
       new TopicReader<T>(this.#caller, this.#streams, topic, { ...options, signal: link.signal }),
       link,

@@ -4,7 +4,8 @@
  * T1. Every failure becomes a ConcordError; nothing is concluded from the text of an error.
  * T2. `timeout` says that the request may have been carried out. A request that was never handed to the network ends in
  *     an error that may be repeated freely instead (`overloaded`, reason `not_sent`).
- * T3. An attempt ends at its deadline and at its signal, whatever the network does.
+ * T3. An attempt ends at its deadline and at its signal, whatever the network does. Its time runs from when it is sent;
+ *     while it waits in this client for its turn, only the time of the whole call does.
  */
 import { ConcordError, ERROR_CODES, type ErrorBody, type ErrorCode } from "../base/errors.ts";
 import type { Method } from "./operations.ts";
@@ -25,9 +26,12 @@ export interface Attempt {
   /** The parameters as JSON text, fixed before the first attempt: a retry is the same request to the byte. */
   readonly params: string;
   readonly control: Control;
+  /** From when it is sent. */
   readonly timeoutMs: number;
+  /** The whole call's, from now on. */
+  readonly leftMs: number;
   readonly signal: AbortSignal;
-  /** 1 for the first one. */
+  /** 1 for the first one; those that ended by load do not count, for it is no fault of the way that they took. */
   readonly attempt: number;
 }
 
@@ -39,9 +43,14 @@ export interface Reply {
 }
 
 /** An error's reply is what it still told of the cluster. */
-export type Exchange =
-  | { readonly reply: Reply; readonly error: null }
-  | { readonly reply: Reply | null; readonly error: ConcordError };
+export type Exchange = { readonly reply: Reply; readonly error: null } | FailedExchange;
+
+export interface FailedExchange {
+  readonly reply: Reply | null;
+  readonly error: ConcordError;
+  /** Others are answered meanwhile: there are too many of them, and no other way would be better. */
+  readonly isOfLoad?: boolean;
+}
 
 export interface Transport {
   /** Never rejects. */
@@ -49,7 +58,7 @@ export interface Transport {
   close(): void;
 }
 
-export function failed(code: ErrorCode, reason: string, detail: string, cause?: unknown): Exchange {
+export function failed(code: ErrorCode, reason: string, detail: string, cause?: unknown): FailedExchange {
   return { reply: null, error: new ConcordError({ code, reason, detail }, cause === undefined ? {} : { cause }) };
 }
 
@@ -57,11 +66,15 @@ export function notSent(detail: string): Exchange {
   return failed("overloaded", "not_sent", detail);
 }
 
+export function failedByLoad(reason: string, detail: string): Exchange {
+  return { ...failed("overloaded", reason, detail), isOfLoad: true };
+}
+
 export function aborted(): Exchange {
   return failed("timeout", "aborted", "The caller gave the call up.");
 }
 
-export function late(timeoutMs: number): Exchange {
+export function late(timeoutMs: number): FailedExchange {
   return failed("timeout", "late", `No answer within ${timeoutMs} ms.`);
 }
 

@@ -206,6 +206,8 @@ export class WatchCursor {
       case "ready":
       case "progress":
         this.#position = frame.position;
+        // It costs credit like any other frame; unacknowledged ones would stop a quiet watch in the end.
+        this.#unacknowledged = frame.position;
         this.handedOut = frame.position; // Whatever came before has been taken, or this would not be.
         this.#toldRevision = frame.revision;
         this.#observe(frame.revision);

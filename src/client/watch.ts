@@ -1,13 +1,15 @@
 /** Watches as they are iterated: event by event, or revision by revision. */
-import type { WireSelector, WireWatchEvent } from "../api/wire.ts";
+import type { WireSelector } from "../api/wire.ts";
+import type { JsonValue } from "../base/json.ts";
 import { Feed } from "./feed.ts";
-import { type LinkedController, linkedController } from "./signals.ts";
+import type { LinkedController } from "./signals.ts";
+import type { WatchEvent } from "./typed-value.ts";
 import { type CursorContext, WatchCursor, type WatchOptions } from "./watch-cursor.ts";
 
 /** All events of one revision that the watch wants, in order. */
-export interface WatchedRevision {
+export interface WatchedRevision<T = JsonValue> {
   readonly revision: number;
-  readonly events: readonly WireWatchEvent[];
+  readonly events: readonly WatchEvent<T>[];
 }
 
 /**
@@ -46,32 +48,32 @@ export class Watch<Item> extends Feed<Item> {
   }
 }
 
-export function watchEvents(
+export function watchEvents<T>(
   context: CursorContext,
   selector: WireSelector,
   options: WatchOptions,
-): Watch<WireWatchEvent> {
-  const link = linkedController(context.caller.closing, options.signal);
+): Watch<WatchEvent<T>> {
+  const link = context.caller.link(options.signal);
   const cursor = new WatchCursor(context, selector, options, link);
-  return new Watch({ items: eventsOf(cursor, link), link, cursor });
+  return new Watch({ items: eventsOf<T>(cursor, link), link, cursor });
 }
 
-export function watchRevisions(
+export function watchRevisions<T>(
   context: CursorContext,
   selector: WireSelector,
   options: WatchOptions,
-): Watch<WatchedRevision> {
-  const link = linkedController(context.caller.closing, options.signal);
+): Watch<WatchedRevision<T>> {
+  const link = context.caller.link(options.signal);
   const cursor = new WatchCursor(context, selector, options, link);
-  return new Watch({ items: revisionsOf(cursor, link), link, cursor });
+  return new Watch({ items: revisionsOf<T>(cursor, link), link, cursor });
 }
 
-async function* eventsOf(cursor: WatchCursor, link: LinkedController): AsyncGenerator<WireWatchEvent, void, void> {
+async function* eventsOf<T>(cursor: WatchCursor, link: LinkedController): AsyncGenerator<WatchEvent<T>, void, void> {
   try {
     for (let frame = await cursor.next(); frame !== null; frame = await cursor.next()) {
       for (const event of frame.events) {
         cursor.handedOut = `${event.revision}.${event.op_index}`;
-        yield event;
+        yield event as WatchEvent<T>;
       }
       cursor.handedOut = frame.position;
     }
@@ -80,12 +82,15 @@ async function* eventsOf(cursor: WatchCursor, link: LinkedController): AsyncGene
   }
 }
 
-async function* revisionsOf(cursor: WatchCursor, link: LinkedController): AsyncGenerator<WatchedRevision, void, void> {
+async function* revisionsOf<T>(
+  cursor: WatchCursor,
+  link: LinkedController,
+): AsyncGenerator<WatchedRevision<T>, void, void> {
   /** Events of a revision that is not at its end yet. */
-  let open: WireWatchEvent[] = [];
+  let open: WatchEvent<T>[] = [];
   try {
     for (let frame = await cursor.next(); frame !== null; frame = await cursor.next()) {
-      const groups = groupsOf([...open, ...frame.events]);
+      const groups = groupsOf([...open, ...(frame.events as readonly WatchEvent<T>[])]);
       open = frame.complete ? [] : (groups.pop()?.events ?? []);
       for (const group of groups) {
         cursor.handedOut = String(group.revision);
@@ -98,8 +103,8 @@ async function* revisionsOf(cursor: WatchCursor, link: LinkedController): AsyncG
   }
 }
 
-function groupsOf(events: readonly WireWatchEvent[]): { revision: number; events: WireWatchEvent[] }[] {
-  const groups: { revision: number; events: WireWatchEvent[] }[] = [];
+function groupsOf<T>(events: readonly WatchEvent<T>[]): { revision: number; events: WatchEvent<T>[] }[] {
+  const groups: { revision: number; events: WatchEvent<T>[] }[] = [];
   for (const event of events) {
     const group = groups.at(-1);
     if (group?.revision === event.revision) group.events.push(event);

@@ -19,5 +19,5 @@
  * `new_sqlite_classes`, a compatibility date of 2026-10-01 or later, and the secret `CONCORD_ROOT_TOKEN`.
  */
 export { createEdge, type Edge, type EdgeEnvironment, type EdgeOptions } from "../api/edge.ts";
-export { ConcordNode } from "../node-object/durable-object.ts";
+export { ConcordNode, type NodeBindings } from "../node-object/durable-object.ts";
 export { default } from "../worker.ts";

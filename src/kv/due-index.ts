@@ -31,11 +31,11 @@ export function nextDueEntry(store: OrderedStore, afterMs: number): number | nul
 /**
  * The earlier of the next effective lease expiry and the next due entry behind `nowMs`: what the alarm is set to. An
  * overdue entry wakes nobody again: who serves its prefix was told, or nobody does. Reads two rows.
- * @param leaseStepMs leases end in steps of this: the time of one is that of the step behind it.
+ * @param leaseStepMs as of `nextLeaseExpiry`.
  */
 export function nextDue(source: LeaseSource, nowMs: number, leaseStepMs = 1): number | null {
-  const lease = nextLeaseExpiry(source);
+  const lease = nextLeaseExpiry(source, leaseStepMs);
   const entry = nextDueEntry(source.store, nowMs);
   if (lease === null) return entry;
-  return Math.min(Math.ceil(lease / leaseStepMs) * leaseStepMs, entry ?? Number.POSITIVE_INFINITY);
+  return Math.min(lease, entry ?? Number.POSITIVE_INFINITY);
 }

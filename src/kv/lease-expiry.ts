@@ -52,10 +52,15 @@ export interface LeaseSource {
   readonly leaseFloorMs: number;
 }
 
-/** When the next lease may end, by the log's time; null without leases. Reads one row. */
-export function nextLeaseExpiry(source: LeaseSource): number | null {
+/**
+ * When the next lease may end, by the log's time; null without leases. Reads one row.
+ * @param stepMs leases are ended together in steps of this: the expiry is that of the step behind it. A floor is a step.
+ */
+export function nextLeaseExpiry(source: LeaseSource, stepMs = 1): number | null {
   const [first] = source.store.scan({ ...expiryBounds(Number.MAX_SAFE_INTEGER), limit: 1 });
-  return first === undefined ? null : effectiveExpiry(partsOfExpiryRow(first[0])[0], source.leaseFloorMs);
+  if (first === undefined) return null;
+  const [expiresAtMs] = partsOfExpiryRow(first[0]);
+  return effectiveExpiry(Math.ceil(expiresAtMs / stepMs) * stepMs, source.leaseFloorMs);
 }
 
 export interface ExpiryLimits {

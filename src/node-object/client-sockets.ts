@@ -7,6 +7,7 @@
  * O2. A socket without rows, and rows without a socket, are of no use: the one is closed, the others removed.
  * O3. A client that has ever pinged and then is silent for `SILENCE_MS_MAX` is gone, although its socket looks open
  *     (platform: known issues). It is dropped when something is sent to it or when another client comes; there is no timer.
+ * O4. Messages of one client are begun in the order in which they came.
  */
 import type { Connection, ConnectionSink, TopicMessage } from "../api/backend.ts";
 import type { ApiContext } from "../api/caller.ts";
@@ -52,6 +53,9 @@ export class ClientSockets implements SocketHost {
   readonly #clients = new Map<string, Client>();
   #context: ApiContext | null = null;
   #silenceCheckAtMs = 0;
+  /** Requests of all clients that are not answered yet. */
+  #answering = 0;
+  #inbox: { readonly client: Client; readonly text: string }[] = [];
 
   constructor(connections: Connections, platform: ClientPlatform) {
     this.#connections = connections;
@@ -161,8 +165,12 @@ export class ClientSockets implements SocketHost {
     return tag === undefined ? null : tag.slice(TAG.length);
   }
 
-  /** Resolves when the message is answered: until then this instance is needed. */
-  onMessage(socket: WebSocket, id: string, data: string | ArrayBuffer): void | Promise<void> {
+  /**
+   * The platform hands over the next message of a socket only when the turn of the one before it is durable, so a turn that
+   * writes makes the whole pipeline of its client wait. Hence O4: a message is begun at once only while nothing is being
+   * answered; else it joins those that are begun together, in order, in a turn of their own.
+   */
+  onMessage(socket: WebSocket, id: string, data: string | ArrayBuffer): void {
     const client = this.#clients.get(id);
     if (client === undefined) {
       closeSocket(socket, 1012, "reconnect");
@@ -172,7 +180,28 @@ export class ClientSockets implements SocketHost {
     if (typeof data !== "string") client.socket.close(1003, "send text");
     else if (isTooLong(data)) client.socket.close(1009, `a message holds at most ${BODY_BYTES_MAX} bytes`);
     else if (data === "ping") client.socket.send("pong");
-    else return client.onText(data);
+    else if (this.#answering === 0 && this.#inbox.length === 0) this.#begin(client, data);
+    else this.#beginLater(client, data);
+  }
+
+  /** What is being answered needs the node, whose own timers keep this instance until then. */
+  #begin(client: Client, text: string): void {
+    const answered = client.onText(text);
+    if (answered === undefined) return;
+    this.#answering += 1;
+    void answered.finally(() => {
+      this.#answering -= 1;
+    });
+  }
+
+  #beginLater(client: Client, text: string): void {
+    this.#inbox.push({ client, text });
+    if (this.#inbox.length > 1) return;
+    setTimeout(() => {
+      const inbox = this.#inbox;
+      this.#inbox = [];
+      for (const { client, text } of inbox) if (!client.socket.isClosed) this.#begin(client, text);
+    }, 0);
   }
 
   onClosed(id: string): void {

@@ -125,6 +125,10 @@ export class Connections implements Watchers {
     });
   }
 
+  drop(connection: string): void {
+    this.#whileCalled(() => this.#clients.get(connection)?.close());
+  }
+
   topic(topic: string, payload: string): void {
     this.#whileCalled(() => {
       for (const client of [...(this.#topics.get(topic) ?? [])]) {

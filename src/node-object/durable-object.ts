@@ -11,13 +11,22 @@
 import { DurableObject } from "cloudflare:workers";
 import { createApi } from "../api/app.ts";
 import { problemResponse } from "../api/problem.ts";
+import { PEER_HEADER, type SeparateNode, type SeparateVariables, separateNodeOf } from "../api/separate-node.ts";
 import type { NodeId } from "../raft/types.ts";
 import { NodeBackend } from "./backend.ts";
 import { ClientSockets } from "./client-sockets.ts";
 import { Connections } from "./connections.ts";
-import { type NodeName, nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "./node-environment.ts";
+import {
+  type NodeName,
+  type NodeVariables,
+  nodeConfigOf,
+  nodesCountOf,
+  objectName,
+  parseObjectName,
+} from "./node-environment.ts";
 import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
-import { PEER_HEADER, PeerTransport } from "./peer-transport.ts";
+import { type PeerPlatform, PeerTransport } from "./peer-transport.ts";
+import { type PeerNetwork, stubsByUrl } from "./peer-urls.ts";
 import type { Ports } from "./ports.ts";
 import { createRuntime, type Runtime } from "./runtime.ts";
 import { SqliteStorage } from "./sqlite-storage.ts";
@@ -25,6 +34,11 @@ import { NodeWake } from "./wake.ts";
 
 /** The object's own name, kept because not everything that wakes an object tells it. */
 const NAME_KEY = "object";
+
+/** What a process that serves one node has beside what wrangler.toml describes. */
+interface SeparateBindings {
+  readonly PEER_NETWORK?: PeerNetwork;
+}
 
 interface Node {
   readonly runtime: Runtime;
@@ -35,16 +49,24 @@ interface Node {
   readonly api: { fetch(request: Request): Response | Promise<Response> };
 }
 
-export class ConcordNode extends DurableObject<Env> {
-  /** Null in an object whose name is not a node's: it holds nothing and answers nothing. */
+/** What the object needs of its Worker's configuration: its own namespace, and variables that all have a default. */
+export interface NodeBindings extends NodeVariables, SeparateVariables, SeparateBindings {
+  readonly NODES: DurableObjectNamespace;
+}
+
+export class ConcordNode extends DurableObject<NodeBindings> {
+  /** Null in an object whose name is not that of a node of this process: it holds nothing and answers nothing. */
   readonly #node: Node | null;
   #ended = false;
   #nowMs = 0;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: DurableObjectState, env: NodeBindings) {
     super(ctx, env);
-    const name = parseObjectName(ctx.id.name ?? ctx.storage.kv.get<string>(NAME_KEY), nodesCountOf(env));
-    this.#node = name === null ? null : this.#createNode(name);
+    const nodesCount = nodesCountOf(env);
+    const separate = separateNodeOf(env, nodesCount);
+    const name = parseObjectName(ctx.id.name ?? ctx.storage.kv.get<string>(NAME_KEY), nodesCount);
+    const isOurs = name !== null && (separate === null || separate.id === name.id);
+    this.#node = isOurs ? this.#createNode(name, separate) : null;
   }
 
   override async fetch(request: Request): Promise<Response> {
@@ -70,13 +92,12 @@ export class ConcordNode extends DurableObject<Env> {
     this.#turn(() => node.runtime.onAlarm());
   }
 
-  /** The promise keeps this instance until what the message asked for is answered. */
-  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void | Promise<void> {
+  override webSocketMessage(socket: WebSocket, data: string | ArrayBuffer): void {
     const node = this.#node;
     if (node === null) return;
     const client = node.sockets.idOf(socket);
-    if (client !== null) return node.sockets.onMessage(socket, client, data);
-    node.transport.onSocketMessage(socket, data);
+    if (client === null) node.transport.onSocketMessage(socket, data);
+    else node.sockets.onMessage(socket, client, data);
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
@@ -110,16 +131,13 @@ export class ConcordNode extends DurableObject<Env> {
     if (client !== null) this.#node?.sockets.onClosed(client);
   }
 
-  #createNode(name: NodeName): Node {
+  #createNode(name: NodeName, separate: SeparateNode | null): Node {
     const { ctx } = this;
     if (ctx.storage.kv.get(NAME_KEY) === undefined) ctx.storage.kv.put(NAME_KEY, objectName(name));
     const config = nodeConfigOf(this.env, name.id, crypto.getRandomValues(new Uint32Array(1))[0] ?? 0);
     const turn = <T>(work: () => T): T => this.#turn(work);
     const nowMs = () => this.#monotonicMs();
-    const stub = (id: NodeId) => {
-      const peers = this.#namespace();
-      return peers.get(peers.idFromName(objectName({ cluster: name.cluster, id })));
-    };
+    const stub = this.#stubsOf(name.cluster, separate);
     const log: Ports["log"] = (level, message, fields) => {
       console[level](JSON.stringify({ level, message, object: objectName(name), ...fields }));
     };
@@ -183,6 +201,15 @@ export class ConcordNode extends DurableObject<Env> {
       connections.endUnrestored();
     });
     return { runtime, transport, wake, own, sockets, api: createApi(backend, { internal: true, log, sockets }) };
+  }
+
+  /** How peers are reached: objects beside this one, or processes of their own. */
+  #stubsOf(cluster: string, separate: SeparateNode | null): PeerPlatform["stub"] {
+    if (separate !== null) return stubsByUrl(separate, cluster, this.env.PEER_NETWORK);
+    return (id: NodeId) => {
+      const peers = this.#namespace();
+      return peers.get(peers.idFromName(objectName({ cluster, id })));
+    };
   }
 
   /** One synchronous call into the runtime (N1). */

@@ -2,8 +2,8 @@
  * What the leader does of its own accord: ends leases that are due, gives them grace after a change of leader, compacts
  * (design 01 §1, §3). Each duty is a command in the log like any other, decided again by apply on every node.
  *
- * L1. No expiry is proposed in a term before that term's floor is applied: an outage must not end the leases of owners
- *     who could not reach anybody.
+ * L1. No expiry is proposed in a term before that term's floor is applied, nor after a stall of the leader before another
+ *     one is: an outage must not end the leases of owners who could not reach anybody.
  * L2. A duty is proposed by the leader alone and dropped with its leadership, never forwarded (S29).
  * L3. One command of each duty is under way at a time; between checks a turn costs two comparisons.
  * L4. "Now" is the time that an entry proposed now would carry, never this node's own clock.
@@ -29,6 +29,8 @@ export interface Duties {
   busy: boolean;
   /** Not looked at before (monotonic ms). */
   checkAtMs: number;
+  /** When this leader last had a turn: a long gap is an outage of its own. */
+  seenAtMs: number;
 }
 
 /** Leases end in steps of this: many that are due about the same time share an entry. */
@@ -41,7 +43,13 @@ const REMOVAL_PAUSE_MS = 10;
 const GRACE_TIMEOUTS = 2;
 const DUTY_TIMEOUT_MS = 5000;
 
-export const NO_DUTIES: Duties = { term: 0, floorSettled: true, busy: false, checkAtMs: Number.POSITIVE_INFINITY };
+export const NO_DUTIES: Duties = {
+  term: 0,
+  floorSettled: true,
+  busy: false,
+  checkAtMs: Number.POSITIVE_INFINITY,
+  seenAtMs: Number.POSITIVE_INFINITY,
+};
 
 /** Entries were applied: what they changed is looked at soon. */
 export function noticeChange(running: Running, nowMs: number): void {
@@ -54,10 +62,14 @@ export function runDuties(state: NodeState, running: Running, nowMs: number): vo
   const { raft, machine } = running;
   const { role } = raft;
   if (role.kind !== "leader" || isAsleep(raft)) return;
-  if (running.duties.term !== raft.term) {
-    running.duties = { term: raft.term, floorSettled: false, busy: false, checkAtMs: nowMs };
+  // Stalled for longer than an election: owners could reach nobody, and their keep-alives wait behind this very turn. As
+  // after a change of leader all begins anew: a floor that was under way is of before the stall, and settles nothing.
+  const stalled = !running.asleep && nowMs - running.duties.seenAtMs > state.config.electionTimeoutMsMax;
+  if (running.duties.term !== raft.term || stalled) {
+    running.duties = { term: raft.term, floorSettled: false, busy: false, checkAtMs: nowMs, seenAtMs: nowMs };
   }
   const { duties } = running;
+  duties.seenAtMs = nowMs;
   // Before the first entry of its own term is applied a leader does not know what is committed.
   if (duties.busy || nowMs < duties.checkAtMs || machine.appliedIndex < role.startIndex) return;
   const logNowMs = logTimeMs(raft, nowMs);
@@ -74,19 +86,19 @@ export function runDuties(state: NodeState, running: Running, nowMs: number): vo
     });
     return;
   }
-  const expiryMs = nextLeaseExpiry(machine);
-  if (expiryMs !== null) duties.checkAtMs = nowMs + Math.max(1, expiryStep(expiryMs) - logNowMs);
+  const expiryMs = nextLeaseExpiry(machine, EXPIRY_STEP_MS);
+  if (expiryMs !== null) duties.checkAtMs = nowMs + Math.max(1, expiryMs - logNowMs);
 }
 
 function nextDuty(state: NodeState, running: Running, duties: Duties, logNowMs: number): Command | null {
   const { machine } = running;
-  const expiryMs = nextLeaseExpiry(machine);
+  const expiryMs = nextLeaseExpiry(machine, EXPIRY_STEP_MS);
   if (!duties.floorSettled) {
     const graceMs = GRACE_TIMEOUTS * state.config.electionTimeoutMsMax;
     if (expiryMs !== null) return { kind: "lease_floor", floor_ms: logNowMs + graceMs };
     duties.floorSettled = true;
   }
-  if (expiryMs !== null && logNowMs >= expiryStep(expiryMs)) {
+  if (expiryMs !== null && logNowMs >= expiryMs) {
     const leases = expiredLeases(machine, logNowMs);
     if (leases.length > 0) return { kind: "lease_expire", leases };
   }
@@ -98,10 +110,6 @@ function nextDuty(state: NodeState, running: Running, duties: Duties, logNowMs: 
 /** When a leader has something to do by the log's time: the next end of leases or the next due entry; null = never. */
 export function nextWorkMs(machine: Machine, logNowMs: number): number | null {
   return nextDue(machine, logNowMs, EXPIRY_STEP_MS);
-}
-
-function expiryStep(expiryMs: number): number {
-  return Math.ceil(expiryMs / EXPIRY_STEP_MS) * EXPIRY_STEP_MS;
 }
 
 /**

@@ -1,4 +1,6 @@
 /** A node's name and configuration, read from the object's name and the environment variables. Pure. */
+
+import { type SeparateVariables, separateNodeOf } from "../api/separate-node.ts";
 import {
   COMPACTION_HISTORY_BYTES_DEFAULT,
   COMPACTION_KEEP_MS_DEFAULT,
@@ -10,7 +12,7 @@ import type { NodeId } from "../raft/types.ts";
 import type { NodeConfig } from "./ports.ts";
 
 /** The variables that a node reads; all text, as in wrangler.toml. */
-export interface NodeVariables {
+export interface NodeVariables extends SeparateVariables {
   readonly NODE_COUNT?: string;
   readonly HEARTBEAT_MS?: string;
   readonly ELECTION_TIMEOUT_MS_MIN?: string;
@@ -60,10 +62,14 @@ export function nodeConfigOf(variables: NodeVariables, id: NodeId, seed: number)
   if (electionTimeoutMsMax <= electionTimeoutMsMin) {
     throw new RangeError("ELECTION_TIMEOUT_MS_MAX is not above ELECTION_TIMEOUT_MS_MIN");
   }
-  const members = Array.from({ length: nodesCountOf(variables) }, (_, position) => position + 1);
-  // The platform may replace an object without its knowledge, so every round stands behind a write (design 02 §1).
+  const nodesCount = nodesCountOf(variables);
+  const members = Array.from({ length: nodesCount }, (_, position) => position + 1);
+  // The platform may replace an object without its knowledge, so every round stands behind a write (design 02 §1). A
+  // process that serves one node is the only one on its data folder, which is locked: in it, an instance that has been
+  // replaced has ended, so there is nothing to prove and a read costs no write.
+  const fence = separateNodeOf(variables, nodesCount) === null;
   const timing = { heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax };
-  return { id, members, ...timing, ...boundsOf(variables), fence: true, seed };
+  return { id, members, ...timing, ...boundsOf(variables), fence, seed };
 }
 
 function boundsOf(variables: NodeVariables): Pick<NodeConfig, "quiesceAfterMs" | "quotaBytes" | "compaction"> {

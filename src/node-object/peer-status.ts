@@ -3,10 +3,11 @@
  * Answered from a node's own memory; asking wakes a node but never makes it campaign.
  */
 import type { NodeStatus } from "../api/backend.ts";
+import { PEER_HEADER } from "../api/separate-node.ts";
 import type { NodeId } from "../raft/types.ts";
 import { nodeStatusFrom, type StatusSource } from "./cluster-status.ts";
 import { isObject, parseJson } from "./codec.ts";
-import { PEER_HEADER, type PeerPlatform } from "./peer-transport.ts";
+import type { PeerPlatform } from "./peer-transport.ts";
 
 /** How long one peer is waited for. */
 const STATUS_TIMEOUT_MS = 1000;

@@ -12,13 +12,11 @@
  *
  * Must not: interpret messages, retry a frame, or keep timers (an idle node has none).
  */
+import { PEER_HEADER } from "../api/separate-node.ts";
 import { unreachable } from "../base/assert.ts";
 import type { NodeId } from "../raft/types.ts";
 import { decodeFrame, encodeFrame } from "./codec.ts";
 import type { PeerBody, PeerEnvelope, Transport } from "./ports.ts";
-
-/** Names the sending node. The Worker removes it from what comes from outside; without it no peer route answers. */
-export const PEER_HEADER = "x-concord-peer";
 
 const FETCHES_IN_FLIGHT_MAX = 64;
 /** A fetch that takes longer is given up when its place is wanted: a hung peer must not hold places for ever. */
@@ -303,7 +301,11 @@ export class PeerTransport implements Transport {
     this.#platform
       .stub(id)
       .fetch("http://node/peer/message", init)
-      .then((response) => response.body?.cancel())
+      .then((response) => {
+        // A cluster that never forms has no streams: what keeps its nodes apart has to show here.
+        if (!response.ok) this.#report(id, peer, `status ${response.status}`);
+        return response.body?.cancel();
+      })
       .then(settled, settled);
   }
 }

@@ -140,6 +140,8 @@ export interface Watchers {
    * instance goes on behind what was sent. Must not throw.
    */
   send(frames: readonly Frame[], positionsOf: (connection: string) => readonly SavedWatch[]): void;
+  /** Its client has taken nothing for too long: the connection ends, with all its watches. Must not throw. */
+  drop(connection: string): void;
   /** Must not throw. */
   topic(topic: string, payload: string): void;
 }

@@ -74,8 +74,10 @@ export interface Running {
   readonly view: HistoryView;
   /** The hub has something to do at this time, without anything new happening. */
   pumpAtMs: number;
-  /** The leader that watchers were told of, and when they are told that there is none. */
-  announcedLeader: NodeId | null;
+  /** The hub's revision at its last pump. */
+  pumpedRevision: number;
+  /** The leader that watchers were told of (undefined: nothing yet), and when they are told that there is none. */
+  announcedLeader: NodeId | null | undefined;
   leaderlessAtMs: number;
   /** When a client last asked for something that needs the cluster. */
   activeAtMs: number;

@@ -41,7 +41,16 @@ import {
   sendPeer,
 } from "./runtime-state.ts";
 import { position, queryState, status } from "./runtime-status.ts";
-import { armWatchdog, followSleep, isOverdue, noticeRequest, onAlarmFired, quiesceIfIdle, wakeUp } from "./sleep.ts";
+import {
+  armWatchdog,
+  followSleep,
+  isOverdue,
+  noticeRequest,
+  noticeWatch,
+  onAlarmFired,
+  quiesceIfIdle,
+  wakeUp,
+} from "./sleep.ts";
 import { onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
   acknowledgeWatch,
@@ -147,7 +156,11 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
       return outcome;
     },
     watches: {
-      subscribe: (subscription) => answered(state, ENDED_WATCH, () => subscribeWatch(state, subscription)),
+      subscribe: (subscription) =>
+        answered(state, ENDED_WATCH, () => {
+          if (state.running !== null && state.halted === null) noticeWatch(state, state.running, drive);
+          return subscribeWatch(state, subscription);
+        }),
       cancel: (connection, watchId) => answered(state, false, () => cancelWatch(state, connection, watchId)),
       acknowledge: (ack) => turn(state, () => acknowledgeWatch(state, ack)),
       requestProgress: (connection, watchId) => turn(state, () => requestWatchProgress(state, connection, watchId)),

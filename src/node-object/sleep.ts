@@ -2,8 +2,8 @@
  * Falling asleep, waking, and the alarm (design 02 §3, §4). Whether the cluster may sleep is the core's decision; here is
  * when it is asked, what a sleeping node gives up, and who wakes it.
  *
- * S1. An instance starts asleep: a question about its health wakes nobody. A request that needs the cluster, an alarm or
- *     a Raft message wakes it.
+ * S1. An instance starts asleep: a question about its health wakes nobody. A request that needs the cluster, its first
+ *     new watch, an alarm or a Raft message wakes it.
  * S2. Awake, the alarm is the watchdog, 5 to 15 s ahead. Asleep it lies at the next due time of the log, by the leader's
  *     time; every other node waits 2 s longer for each place behind the leader, so that somebody wakes if it is gone.
  * S3. A leader that left a member behind looks for it again after 1, 2, 4 … 60 s: that member may hold watches.
@@ -34,6 +34,14 @@ export function wakeUp(state: NodeState, running: Running, drive: Drive): void {
 export function noticeRequest(state: NodeState, running: Running, drive: Drive): void {
   running.activeAtMs = state.ports.clock.nowMs();
   if (isAsleep(running.raft)) drive(state, running, { kind: "wake" });
+}
+
+/**
+ * A client begins to watch. A node that fell asleep with the cluster has everything; an instance that has heard nobody yet
+ * may lack what was acknowledged before it started, and would say nothing until the watchdog fires.
+ */
+export function noticeWatch(state: NodeState, running: Running, drive: Drive): void {
+  if (leaderOf(running.raft) === null) noticeRequest(state, running, drive);
 }
 
 /** The leader asks the core to let the cluster sleep, when nobody has wanted anything for a while. */

@@ -6,10 +6,9 @@
  * H2. Before an entry that removes history is applied, the watches get what was applied before it (kv/compaction.ts).
  * H3. A commit never waits for a watcher: one pump is bounded, and what is left is sent in turns of its own.
  */
-import type { ErrorBody } from "../base/errors.ts";
 import type { Applied } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
-import { leaderOf } from "../raft/state.ts";
+import { isAsleep, leaderOf } from "../raft/state.ts";
 import {
   acknowledge,
   cancel,
@@ -46,7 +45,7 @@ export function openHub(ports: Ports, revision: number, limits: Partial<HubLimit
 
 export function subscribeWatch(state: NodeState, subscription: Subscription): Subscribed {
   const { running } = state;
-  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) satisfies ErrorBody };
+  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) };
   const subscribed = subscribe(running.hub, subscription);
   if (subscribed.ok) pumpSoon(state, running);
   return subscribed;
@@ -82,7 +81,8 @@ export function publishApplied(running: Running, applied: Applied): void {
 /** Who leads now is news; that nobody does only when it lasts. */
 export function announceLeaderChange(state: NodeState, running: Running, nowMs: number): void {
   const leader = leaderOf(running.raft);
-  if (leader === running.announcedLeader) {
+  // A node that sleeps would find a leader: that it names none is no news.
+  if (leader === running.announcedLeader || isAsleep(running.raft)) {
     running.leaderlessAtMs = Number.POSITIVE_INFINITY;
     return;
   }
@@ -103,8 +103,17 @@ function pumpSoon(state: NodeState, running: Running): void {
 export function pumpWatches(state: NodeState, running: Running, nowMs: number): void {
   const { hub } = running;
   const isNew = hub.touched.size > 0 || hub.pending.length > 0 || hub.announcing.size > 0;
-  if (!isNew && nowMs < running.pumpAtMs) return;
-  const { frames, more, wakeAtMs } = pump(hub, running.view, nowMs);
+  if (!isNew && nowMs < running.pumpAtMs && !owesProgress(running, nowMs)) return;
+  const { frames, silent, more, wakeAtMs } = pump(hub, running.view, nowMs);
+  running.pumpedRevision = hub.revision;
   running.pumpAtMs = more ? nowMs : wakeAtMs;
   if (frames.length > 0) state.ports.watchers.send(frames, (connection) => savedPositions(hub, connection));
+  for (const connection of silent) state.ports.watchers.drop(connection);
+}
+
+/** Quiet watches are told how far history has gone, before it is compacted and now and then; nothing else would pump. */
+function owesProgress({ hub, machine, pumpedRevision }: Running, nowMs: number): boolean {
+  if (hub.watchesCount === 0) return false;
+  if (machine.compactRevision > hub.compactRevision) return true;
+  return hub.revision > pumpedRevision && nowMs >= hub.progressCheckAtMs;
 }

@@ -219,6 +219,7 @@ export class NodeInstance {
           surroundings.noteActivity();
           connections.send(frames, positionsOf);
         },
+        drop: (connection) => connections.drop(connection),
         topic: (topic, payload) => {
           surroundings.noteActivity();
           connections.topic(topic, payload);

@@ -49,6 +49,8 @@ export interface Hub {
   silenceCheckAtMs: number;
   progressCheckAtMs: number;
   unacknowledged: number;
+  /** When each connection last acknowledged something. */
+  readonly heardAtMs: Map<string, number>;
   /** Live watches by the revision that their client was told last. */
   readonly told: ToldRevisions;
   /** Frames decided between pumps. */
@@ -111,6 +113,7 @@ export function createHub(options: {
     silenceCheckAtMs: Number.POSITIVE_INFINITY,
     progressCheckAtMs: 0,
     unacknowledged: 0,
+    heardAtMs: new Map(),
     told: new ToldRevisions(),
     pending: [],
   };
@@ -154,7 +157,8 @@ function addWatch(hub: Hub, options: WatchOptions, saved: { position: Position; 
     lagEvents: 0,
     lagBytes: 0,
     lagThrough: saved.position,
-    toldRevision: saved.position.revision,
+    // A watch that was told more by a former instance is told once more, rather than too late (S44).
+    toldRevision: saved.ready ? 0 : saved.position.revision,
     toldAtMs: 0,
   };
   const watches = hub.connections.get(connection);
@@ -239,7 +243,9 @@ export function acknowledge(
   ack: { readonly connection: string; readonly watchId: number; readonly position: Position; readonly nowMs: number },
 ): void {
   const watch = findWatch(hub, ack.connection, ack.watchId);
-  if (watch !== null) acknowledgeBytes(hub, watch, ack.position, ack.nowMs);
+  if (watch === null) return;
+  hub.heardAtMs.set(ack.connection, ack.nowMs);
+  acknowledgeBytes(hub, watch, ack.position, ack.nowMs);
 }
 
 /** Asks for a `progress` as soon as the watch has caught up. */
@@ -264,6 +270,7 @@ function isOf(frame: Frame, connection: string, watchId: number): boolean {
 
 export function closeConnection(hub: Hub, connection: string): void {
   for (const watch of [...(hub.connections.get(connection)?.values() ?? [])]) endWatch(hub, watch);
+  hub.heardAtMs.delete(connection);
   if (hub.pending.length > 0) hub.pending = hub.pending.filter((frame) => frame.connection !== connection);
 }
 
@@ -294,7 +301,10 @@ export function endWatch(hub: Hub, watch: Watch): void {
   hub.watchesCount -= 1;
   const watches = hub.connections.get(watch.connection);
   watches?.delete(watch.id);
-  if (watches?.size === 0) hub.connections.delete(watch.connection);
+  if (watches?.size === 0) {
+    hub.connections.delete(watch.connection);
+    hub.heardAtMs.delete(watch.connection);
+  }
 }
 
 /** What has been sent to a watch, exactly. */

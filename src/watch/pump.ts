@@ -21,6 +21,8 @@ import type { Watch } from "./watch.ts";
 
 export interface Pumped {
   readonly frames: readonly Frame[];
+  /** Connections of clients that take nothing: they are to be closed behind these frames. */
+  readonly silent: readonly string[];
   /** There is more to do now: pump again in a turn of its own, soon. */
   readonly more: boolean;
   /** Pump again at this time at the latest; infinite = only when something happens. */
@@ -55,9 +57,9 @@ export function pump(hub: Hub, view: HistoryView, nowMs: number): Pumped {
   replay(state);
   announceReady(state);
   sendProgress(state);
-  endSlowConsumers(state);
+  const silent = endSlowConsumers(state);
   assert(hub.freshCount === 0, `${hub.freshCount} events wait as copies`);
-  return { frames: state.frames, more: hasWork(hub), wakeAtMs: hub.silenceCheckAtMs };
+  return { frames: state.frames, silent, more: hasWork(hub), wakeAtMs: hub.silenceCheckAtMs };
 }
 
 /** Everybody whose history is gone. Live watches have all of it and are told so below (`sendProgress`). */

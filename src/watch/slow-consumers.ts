@@ -11,26 +11,42 @@ import { expire, type Pump } from "./delivery.ts";
 import { everyWatch, type Hub, sentPosition } from "./hub.ts";
 import { type Watch, wantsType } from "./watch.ts";
 
-export function endSlowConsumers(pump: Pump): void {
+/**
+ * Answers the connections that are to be closed: what a client that acknowledges nothing was sent lies unread on its way,
+ * where nobody can free it, so it must not be sent more under another watch.
+ */
+export function endSlowConsumers(pump: Pump): string[] {
   const { hub, nowMs } = pump;
+  const silent = new Set<string>();
   if (hub.suspects.size === 0 && hub.starved.size === 0) {
     hub.silenceCheckAtMs = Number.POSITIVE_INFINITY;
-    return;
+    return [];
   }
-  if (nowMs < hub.silenceCheckAtMs) return;
+  if (nowMs < hub.silenceCheckAtMs) return [];
   const pressed = hub.starved.size > 0;
   let checkAtMs = Number.POSITIVE_INFINITY;
   for (const watch of pressed ? everyWatch(hub) : [...hub.suspects]) {
-    if (watch.unacknowledged === 0) continue;
+    if (watch.unacknowledged === 0) continue; // also one that has ended with its connection
     const dueAtMs = watch.silentSinceMs + hub.limits.silenceMsMax;
     if (nowMs < dueAtMs) checkAtMs = Math.min(checkAtMs, dueAtMs);
     else if (pressed || isFarBehind(pump, watch)) {
-      const { connection, id } = watch;
-      expire(pump, watch, { kind: "slow_consumer", connection, watchId: id, position: sentPosition(hub, watch) });
+      const { connection } = watch;
+      const heardAtMs = hub.heardAtMs.get(connection) ?? Number.NEGATIVE_INFINITY;
+      const isSilent = heardAtMs + hub.limits.silenceMsMax <= nowMs;
+      if (isSilent) silent.add(connection);
+      const ended = isSilent ? [...(hub.connections.get(connection)?.values() ?? [])] : [watch];
+      for (const one of ended) endAsSlow(pump, one);
     } else if (watch.lagThrough === null) hub.suspects.delete(watch);
     else checkAtMs = nowMs; // not counted to the end: the next pump goes on
   }
   hub.silenceCheckAtMs = checkAtMs;
+  return [...silent];
+}
+
+function endAsSlow(pump: Pump, watch: Watch): void {
+  const { connection, id } = watch;
+  const position = sentPosition(pump.hub, watch);
+  expire(pump, watch, { kind: "slow_consumer", connection, watchId: id, position });
 }
 
 function isFarBehind(pump: Pump, watch: Watch): boolean {

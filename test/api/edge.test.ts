@@ -26,6 +26,16 @@ describe("what leaves for a node", () => {
     },
   );
 
+  test("an address that is no URL, as two Host headers make it, is a bad request", async () => {
+    const { nodes } = createSetting();
+    const request = new Request("http://localhost/v1/kv?key=a");
+    Object.defineProperty(request, "url", { value: "http://localhost, other/v1/kv?key=a" });
+    const response = await createEdge().fetch(request, { NODES: nodes, CONCORD_ROOT_TOKEN: "t" });
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ code: "invalid_request", reason: "url" });
+    expect(nodes.stubs).toBe(0);
+  });
+
   test("headers of ours are taken away, others go on", async () => {
     const { send, nodes } = createSetting();
     const headers = {

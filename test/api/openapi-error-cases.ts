@@ -166,6 +166,8 @@ const SPECIFIC: Partial<Record<ErrorCode, Readonly<Record<string, ErrorCase>>>> 
       BAD_TIMEOUT,
     ),
     batch: { body: { op: "get_many", keys: [] } },
+    ...only(["changes", "history", "watch"], { parameters: { key: "" }, bare: true }),
+    compact: { body: { revision: -1 } },
     txn: { body: { success: [{ type: "put", key: "", value: 1 }] } },
   },
   invalid_txn: {

@@ -159,7 +159,11 @@ describe("order", () => {
     rig.backend.leader = null;
     rig.session.greet();
     expect(rig.sent).toEqual([
-      { jsonrpc: "2.0", method: "session", params: { cluster_id: "c-1", node: 1, leader: null, revision: 0 } },
+      {
+        jsonrpc: "2.0",
+        method: "session",
+        params: { cluster_id: "c-1", node: 1, leader: null, revision: 0, ready: true },
+      },
     ]);
     rig.backend.leader = 3;
     const [news, answer] = await rig.say({ jsonrpc: "2.0", id: 1, method: "revision" });
@@ -220,11 +224,20 @@ describe("bounds", () => {
     const pending = Array.from({ length: 256 }, (_, id) => ask(id));
     await ask(256);
     expect(rig.sent.at(-1)).toMatchObject({ id: 256, error: { code: -32000, data: { reason: "too_many_requests" } } });
+    // What is done at once takes no place, or acknowledgements would be lost behind a client's own requests.
+    await rig.session.onText(
+      JSON.stringify({ jsonrpc: "2.0", id: "c", method: "watch.cancel", params: { watch_id: 1 } }),
+    );
+    expect(rig.sent).toContainEqual(expect.objectContaining({ id: "c", result: { cancelled: false, revision: 0 } }));
+    const before = rig.sent.length;
+    const ack = { jsonrpc: "2.0", method: "watch.ack", params: { watch_id: 1, position: "1" } };
+    await rig.session.onText(JSON.stringify(ack));
+    expect(rig.sent.length).toBe(before);
     releases[0]?.();
     await pending[0];
     const more = ask(257);
     for (const release of releases) release();
     await Promise.all([...pending, more]);
-    expect(rig.sent.filter((one) => one.result !== undefined)).toHaveLength(257);
+    expect(rig.sent.filter((one) => one.result !== undefined)).toHaveLength(258);
   });
 });

@@ -46,6 +46,8 @@ describe("ConcordError", () => {
     const body: ErrorBody = { code: "compacted", reason: "too_old", detail: "gone", revision: 4, compact_revision: 9 };
     const error = new ConcordError(body, { cause });
     expect(error.message).toBe("compacted (too_old): gone");
+    expect(error.reason).toBe("too_old");
+    expect(new ConcordError({ code: "compacted", detail: "gone" }).reason).toBeNull();
     expect(error.cause).toBe(cause);
     expect(error.body).toEqual(body);
   });

@@ -102,3 +102,19 @@ test("everything that JSON carries is sent, surrogates inside of values and memb
   await concord.kv.put("a", value).catch(() => null);
   expect(sent()).toBe(2);
 });
+
+test("what is no object with names, and a field that a list does not have, is refused before anything is sent", async () => {
+  const wrong = (value: unknown) => value as never;
+  expect(await refusalOf((concord) => concord.lease.grant(wrong(30)))).toBe("invalid_request wrong_type");
+  expect(await refusalOf((concord) => concord.kv.page(wrong({ prefx: "/x" })))).toBe("invalid_selector unknown_field");
+  expect(await refusalOf((concord) => concord.kv.page(wrong({ key: "/x" })))).toBe("invalid_selector unknown_field");
+});
+
+test("a time that is no number of milliseconds is refused: a call that waits for it would never end", async () => {
+  for (const timeoutMs of [Number.NaN, -1, Number.POSITIVE_INFINITY, "5s" as unknown as number]) {
+    expect(await refusalOf((concord) => concord.kv.get("a", { timeoutMs }))).toBe("invalid_request timeout_ms");
+    expect(() => Concord.connect({ url: "http://127.0.0.1", timeoutMs })).toThrow(TypeError);
+  }
+  const transport = "websocket" as unknown as "session";
+  expect(() => Concord.connect({ url: "http://127.0.0.1", transport })).toThrow(/"http" or "session"/);
+});

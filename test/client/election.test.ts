@@ -6,12 +6,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Leader, Leadership } from "../../src/client/index.ts";
 import { type Process, ProcessWorld } from "./process-world.ts";
+import { TRANSPORTS, type TransportName } from "./streaming.ts";
 
 const NAME = "/work/system/manager";
 const TTL_S = 3;
 
-function createSetting(count = 2) {
-  const world = new ProcessWorld();
+function createSetting(count = 2, transport?: TransportName) {
+  const world = new ProcessWorld(transport);
   const processes = Array.from({ length: count }, () => world.start());
   const [a, b] = processes as [Process, Process];
   return { world, a, b, processes };
@@ -163,17 +164,17 @@ class Candidate {
 /** Those who believe that they lead, and those whom the cluster would let write. */
 async function leadersOf(world: ProcessWorld, candidates: readonly Candidate[]) {
   const leaderships = candidates.flatMap(({ leadership }) => (leadership === null ? [] : [leadership]));
-  const { concord } = world.observer;
-  const fenced = await Promise.all(leaderships.map(({ guard }) => concord.txn({ compare: guard })));
+  const { records } = await world.observer.concord.kv.page({ prefix: `${NAME}/` }, { keys_only: true });
+  const fences = new Set(records.map(({ create_revision }) => create_revision));
   return {
     believing: leaderships.filter((leadership) => !leadership.isLost),
-    valid: leaderships.filter((_, index) => fenced[index]?.succeeded),
+    valid: leaderships.filter(({ fencingRevision }) => fences.has(fencingRevision)),
   };
 }
 
-describe("five candidates", () => {
+describe.each(TRANSPORTS)("five candidates over %s", (transport) => {
   test("whose leader is killed 20 times: never two, and the next within TTL + 2 s", async () => {
-    const { world, processes } = createSetting(5);
+    const { world, processes } = createSetting(5, transport);
     let candidates = processes.map((process) => new Candidate(process));
     const fences: number[] = [];
     for (let kills = 0; kills <= 20; kills += 1) {
@@ -206,7 +207,7 @@ describe("five candidates", () => {
     let terms = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(fault, { minLength: 6, maxLength: 14 }), async (faults) => {
-        const { world, processes } = createSetting(3);
+        const { world, processes } = createSetting(3, transport);
         const candidates = processes.map((process) => new Candidate(process));
         const look = async () => {
           const { believing, valid } = await leadersOf(world, candidates);
@@ -234,9 +235,9 @@ describe("five candidates", () => {
           candidate.close();
         }
       }),
-      { numRuns: 15 },
+      { numRuns: 8 },
     );
     // Leaderships came and went.
-    expect(terms).toBeGreaterThan(2 * 15);
-  });
+    expect(terms).toBeGreaterThan(2 * 8);
+  }, 120_000);
 });

@@ -5,7 +5,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { LeaseKeeper, type LeaseLost } from "../../src/client/lease-keeper.ts";
-import { type Fate, GOOD, LeaseServer, SILENT } from "./lease-server.ts";
+import { contextOf, type Fate, GOOD, LeaseServer, SILENT } from "./lease-server.ts";
 
 const delay = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 50 }) },
@@ -54,11 +54,7 @@ test("a keeper that is not lost has a living lease; lost is told once, only when
       const startMs = clock.nowMs();
       const queue = [...fates];
       server.fateOf = () => queue.shift() ?? tail;
-      const keeper = new LeaseKeeper(
-        server,
-        { clock, random: () => chance, closing: new AbortController().signal },
-        { ttl_s: ttlS },
-      );
+      const keeper = new LeaseKeeper(server, contextOf(server, { chance }), { ttl_s: ttlS });
       const told: { readonly lost: LeaseLost; readonly atMs: number }[] = [];
       let aborts = 0;
       let isReady = false;
@@ -129,11 +125,7 @@ test("a network that answers within a sixth of the TTL never loses a lease", asy
         const ms = ((shares[calls++ % shares.length] ?? 0) * ttlS * 1_000) / 12;
         return { requestMs: ms, replyMs: ms };
       };
-      const keeper = new LeaseKeeper(
-        server,
-        { clock, random: () => 0.5, closing: new AbortController().signal },
-        { ttl_s: ttlS },
-      );
+      const keeper = new LeaseKeeper(server, contextOf(server), { ttl_s: ttlS });
       await clock.advance(ttlS * 5_000);
       expect(keeper.isLost).toBe(false);
       expect(server.sent.length).toBeLessThanOrEqual(16);

@@ -5,17 +5,13 @@
 import { describe, expect, test } from "vitest";
 import { ConcordError } from "../../src/client/index.ts";
 import { type KeepOptions, LeaseKeeper, type LeaseLost, leaseTimes } from "../../src/client/lease-keeper.ts";
-import { type CallKind, GOOD, LeaseServer, SILENT } from "./lease-server.ts";
+import { type CallKind, contextOf, GOOD, LeaseServer, SILENT } from "./lease-server.ts";
 
 function createSetting(options: Partial<KeepOptions> = {}) {
   const server = new LeaseServer();
   const closing = new AbortController();
   const keep = (more: Partial<KeepOptions> = {}) =>
-    new LeaseKeeper(
-      server,
-      { clock: server.clock, random: () => 0.5, closing: closing.signal },
-      { ttl_s: 9, ...options, ...more },
-    );
+    new LeaseKeeper(server, contextOf(server, { closing: closing.signal }), { ttl_s: 9, ...options, ...more });
   return { server, clock: server.clock, closing, keep };
 }
 
@@ -151,6 +147,7 @@ describe("deadlines (S84)", () => {
     await clock.advance(7_999);
     expect(told).toEqual([]);
     expect(timesOf(server, "keepAlive").length).toBe(4);
+    expect(server.sent.slice(1).map(({ attempt }) => attempt)).toEqual([1, 3, 5, 7]);
     await clock.advance(1);
     expect(told).toMatchObject([{ reason: "time_over", cause: { code: "timeout" } }]);
   });
@@ -313,6 +310,7 @@ describe("closing", () => {
     closing.abort();
     await clock.advance(20_000);
     expect([timesOf(server, "keepAlive").length, told.length, clock.timersCount]).toEqual([1, 0, 0]);
+    expect([keeper.id, keeper.isLost]).toEqual([null, false]);
   });
 });
 

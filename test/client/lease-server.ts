@@ -3,7 +3,8 @@
  * "the lease lives" can be compared with "the keeper believes so" at every moment.
  */
 import { ConcordError } from "../../src/base/errors.ts";
-import type { LeaseCalls } from "../../src/client/lease-keeper.ts";
+import type { KeeperContext, LeaseCalls } from "../../src/client/lease-keeper.ts";
+import { linkedController } from "../../src/client/signals.ts";
 import { DrivenClock } from "./driven-clock.ts";
 
 /** What happens to one call. */
@@ -25,6 +26,7 @@ export interface SentCall {
   readonly kind: CallKind;
   readonly sentMs: number;
   readonly timeoutMs: number;
+  readonly attempt: number;
   /** When the caller had its success; null if it never did. */
   succeededMs: number | null;
 }
@@ -72,7 +74,7 @@ export class LeaseServer implements LeaseCalls {
       return { id, ttl_s: lease.ttl_s, expires_at_ms: this.leases.get(id)?.expiresAtMs ?? 0, revision: 0 };
     });
 
-  keepAliveOnce: LeaseCalls["keepAliveOnce"] = (id, options) =>
+  keepAlive: LeaseCalls["keepAlive"] = (id, options) =>
     this.#call("keepAlive", options, () => {
       const lease = this.#alive(id);
       lease.expiresAtMs = this.clock.nowMs() + lease.ttlS * 1_000;
@@ -92,28 +94,28 @@ export class LeaseServer implements LeaseCalls {
 
   #call<T>(
     kind: CallKind,
-    options: { readonly timeoutMs?: number; readonly signal?: AbortSignal },
+    options: { readonly timeoutMs?: number; readonly signal?: AbortSignal; readonly attempt?: number },
     perform: () => T,
   ): Promise<T> {
     const { clock } = this;
-    const { timeoutMs = CALL_TIMEOUT_MS, signal } = options;
-    const call: SentCall = { kind, sentMs: clock.nowMs(), timeoutMs, succeededMs: null };
+    const { timeoutMs = CALL_TIMEOUT_MS, signal, attempt = 1 } = options;
+    const call: SentCall = { kind, sentMs: clock.nowMs(), timeoutMs, attempt, succeededMs: null };
     this.sent.push(call);
     const { requestMs, replyMs, refusal } = this.fateOf(kind, clock.nowMs());
     return new Promise((resolve, reject) => {
-      const late = () => reject(new ConcordError({ code: "timeout", reason: "late", detail: "No answer." }));
+      let isOver = false;
+      const late = () => {
+        isOver = true;
+        reject(new ConcordError({ code: "timeout", reason: "late", detail: "No answer." }));
+      };
       clock.after(timeoutMs, late);
       signal?.addEventListener("abort", late);
       if (requestMs === null) return;
       clock.after(requestMs, () => {
         const answer = answerOf(refusal, perform);
         if (replyMs === null) return;
-        let isLate = false;
-        clock.after(Math.max(0, timeoutMs - requestMs), () => {
-          isLate = true;
-        });
         clock.after(replyMs, () => {
-          if (isLate || signal?.aborted === true) return;
+          if (isOver) return;
           if (!answer.ok) return reject(answer.error);
           call.succeededMs = clock.nowMs();
           resolve(answer.value);
@@ -121,6 +123,15 @@ export class LeaseServer implements LeaseCalls {
       });
     });
   }
+}
+
+/** What a keeper needs beside the calls. */
+export function contextOf(
+  { clock }: LeaseServer,
+  options: { readonly chance?: number; readonly closing?: AbortSignal } = {},
+): KeeperContext {
+  const { chance = 0.5, closing = new AbortController().signal } = options;
+  return { clock, random: () => chance, closing, link: (signal) => linkedController(closing, signal) };
 }
 
 function answerOf<T>(refusal: Fate["refusal"], perform: () => T) {

@@ -5,11 +5,12 @@
 import { describe, expect, test } from "vitest";
 import { ConcordError, type Held, type LeaseLost } from "../../src/client/index.ts";
 import { type Process, ProcessWorld } from "./process-world.ts";
+import { TRANSPORTS, type TransportName } from "./streaming.ts";
 
 const NAME = "/locks/a";
 
-function createSetting(count = 2) {
-  const world = new ProcessWorld();
+function createSetting(count = 2, transport?: TransportName) {
+  const world = new ProcessWorld(transport);
   const processes = Array.from({ length: count }, () => world.start());
   const [a, b] = processes as [Process, Process];
   return { world, a, b, processes };
@@ -45,9 +46,9 @@ function watchEnd(promise: Promise<unknown>): () => boolean {
   return () => hasEnded;
 }
 
-describe("a lock", () => {
+describe.each(TRANSPORTS)("a lock over %s", (transport) => {
   test("is a key with a lease, whose create_revision is the fencing number", async () => {
-    const { world, a } = createSetting(1);
+    const { world, a } = createSetting(1, transport);
     const held = await a.concord.lock(NAME, { value: { host: "a" }, ttl_s: 10 });
     const record = await a.concord.kv.get(held.key);
     expect(record).toMatchObject({ value: { host: "a" }, create_revision: held.fencingRevision });
@@ -58,7 +59,7 @@ describe("a lock", () => {
   });
 
   test("is handed on when it is released, and nobody asks meanwhile", async () => {
-    const { world, a, b } = createSetting();
+    const { world, a, b } = createSetting(2, transport);
     const first = await a.concord.lock(NAME);
     const waiting = b.concord.lock(NAME);
     await world.advance(4_000);
@@ -73,7 +74,7 @@ describe("a lock", () => {
   });
 
   test("goes to those who wait in the order in which they came, and wakes one of them at a time", async () => {
-    const { world, processes } = createSetting(5);
+    const { world, processes } = createSetting(5, transport);
     const order: number[] = [];
     const held: Held[] = [];
     for (const [index, { concord }] of processes.entries()) {
@@ -95,7 +96,7 @@ describe("a lock", () => {
   });
 
   test("of a process that dies goes on when its TTL is over", async () => {
-    const { world, a, b } = createSetting();
+    const { world, a, b } = createSetting(2, transport);
     await a.concord.lock(NAME, { ttl_s: 5 });
     const waiting = b.concord.lock(NAME, { ttl_s: 5 });
     const hasEnded = watchEnd(waiting);
@@ -108,7 +109,7 @@ describe("a lock", () => {
   });
 
   test("lives through an outage that is shorter than the TTL, for the holder and for who waits", async () => {
-    const { world, a, b } = createSetting();
+    const { world, a, b } = createSetting(2, transport);
     const held = await a.concord.lock(NAME, { ttl_s: 9 });
     const waiting = b.concord.lock(NAME, { ttl_s: 9 });
     await world.advance(2_500);
@@ -122,13 +123,13 @@ describe("a lock", () => {
   });
 
   test("cannot be had while the cluster cannot be reached", async () => {
-    const { world, a } = createSetting(1);
+    const { world, a } = createSetting(1, transport);
     a.link = "down";
     expect((await errorOf(world.until(a.concord.lock(NAME)))).retry).not.toBe("no");
   });
 
   test("leaves one key and one lease when replies are lost (S34)", async () => {
-    const { world, a } = createSetting(1);
+    const { world, a } = createSetting(1, transport);
     a.delayMs = 10;
     const acquiring = a.concord.lock(NAME, { ttl_s: 30 });
     // The requests arrive, the replies find the link down.
@@ -144,9 +145,9 @@ describe("a lock", () => {
   });
 });
 
-describe("a holder that is paused past its TTL (S38)", () => {
+describe.each(TRANSPORTS)("a holder that is paused past its TTL, over %s (S38)", (transport) => {
   async function createPaused() {
-    const setting = createSetting();
+    const setting = createSetting(2, transport);
     const { world, a, b } = setting;
     const held = await a.concord.lock(NAME, { ttl_s: 3 });
     const losses = lossesOf(held);
@@ -191,7 +192,7 @@ describe("a holder that is paused past its TTL (S38)", () => {
   });
 
   test("is told no later than its TTL if it is cut off instead", async () => {
-    const { world, a, b } = createSetting();
+    const { world, a, b } = createSetting(2, transport);
     const held = await a.concord.lock(NAME, { ttl_s: 3 });
     const waiting = b.concord.lock(NAME, { ttl_s: 3 });
     const losses = lossesOf(held);

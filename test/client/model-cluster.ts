@@ -218,10 +218,16 @@ export class ModelCluster {
     }
   }
 
+  readonly #lists = new Map<string, { readonly revision: number; readonly records: readonly WireRecord[] }>();
+
   #list(params: Readonly<Record<string, unknown>>): object {
     const { prefix, start, end, cursor, limit = 100, keys_only } = params;
-    const after = cursor === undefined ? "" : String(cursor);
-    const inside = [...this.records.values()]
+    // Later pages show the state of the first one, as they do on a node: the cursor is pinned to its revision.
+    const [id = "", after = ""] = cursor === undefined ? [] : String(cursor).split(" ");
+    const pinned = this.#lists.get(id) ?? { revision: this.revision, records: [...this.records.values()] };
+    const pin = id === "" ? String(this.#lists.size + 1) : id;
+    this.#lists.set(pin, pinned);
+    const inside = pinned.records
       .filter(({ key }) => matches({ prefix, range: { start, end } }, key) && String(key) > after)
       .sort((left, right) => (String(left.key) < String(right.key) ? -1 : 1));
     const records = inside.slice(0, Number(limit));
@@ -229,8 +235,8 @@ export class ModelCluster {
     return {
       records: keys_only === true || keys_only === "true" ? records.map(({ value: _, ...record }) => record) : records,
       count: records.length,
-      cursor: inside.length > records.length && last !== undefined ? last.key : null,
-      revision: this.revision,
+      cursor: inside.length > records.length && last !== undefined ? `${pin} ${String(last.key)}` : null,
+      revision: pinned.revision,
     };
   }
 

@@ -97,7 +97,7 @@ export class ModelSocket implements SocketLike {
     if (!this.#cluster.greets) return;
     const { clusterId, leader } = this.#cluster;
     const revision = this.#cluster.applied(this.node);
-    this.notify("session", { cluster_id: clusterId, node: this.node, leader, revision });
+    this.notify("session", { cluster_id: clusterId, node: this.node, leader, revision, ready: leader !== null });
   }
 
   async #onRequest({ id, method, params }: Asked & { readonly id?: number }): Promise<void> {

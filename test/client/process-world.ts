@@ -4,14 +4,16 @@
  * are due, which is the earliest that a cluster may end them. Time is driven by hand.
  */
 import { type Api, createApi } from "../../src/api/app.ts";
-import { type ClientClock, Concord } from "../../src/client/index.ts";
+import { type ClientClock, Concord, type OpenSocket, type SocketLike } from "../../src/client/index.ts";
 import { MachineBackend } from "../api/machine-backend.ts";
 import { DrivenClock } from "./driven-clock.ts";
+import { SessionHost } from "./session-host.ts";
+import type { TransportName } from "./streaming.ts";
 
 const SLICE_MS = 100;
 const QUIET_TURNS = 4;
 
-/** `down`: requests fail at once; `silent`: nothing is ever answered. Both break open streams. */
+/** `down`: requests fail at once, and streams and sockets break; `silent`: nothing arrives, either way. */
 export type Link = "up" | "down" | "silent";
 
 export class ProcessWorld {
@@ -19,13 +21,18 @@ export class ProcessWorld {
   readonly clock = new DrivenClock(() => this.settle());
   /** A client that nothing ever happens to. */
   readonly observer: Process;
+  readonly transport: TransportName;
   readonly #api: Api;
+  readonly #host: SessionHost;
   /** Counts what happened, so that quiet can be told from work. */
   #activity = 0;
   #requestsInWork = 0;
 
-  constructor() {
+  /** `events`: HTTP and server-sent events alone. */
+  constructor(transport: TransportName = "events") {
     const { clock, backend } = this;
+    this.transport = transport;
+    this.#host = new SessionHost(backend);
     Object.defineProperty(backend, "nowMs", { get: () => 1_700_000_000_000 + Math.floor(clock.nowMs()) });
     this.#api = createApi(backend, { principal: "root", log: () => {} });
     this.observer = new Process(this);
@@ -88,6 +95,30 @@ export class ProcessWorld {
     }
   }
 
+  /** A socket to the cluster, whose requests count as work until they are answered. */
+  openSocket(url: string): SocketLike {
+    const inner = this.#host.openSocket(url, []);
+    const pending = new Set<unknown>();
+    const idOf = (text: unknown): unknown => (text === "ping" || text === "pong" ? null : JSON.parse(String(text)).id);
+    const forget = (ids: readonly unknown[]) => {
+      for (const id of ids) if (pending.delete(id)) this.#requestsInWork -= 1;
+      this.noteActivity();
+    };
+    inner.addEventListener("message", (event) => forget([idOf((event as { readonly data: unknown }).data)]));
+    inner.addEventListener("close", () => forget([...pending]));
+    return {
+      ...inner,
+      send: (text) => {
+        const id = idOf(text) ?? null;
+        if (id !== null) {
+          pending.add(id);
+          this.#requestsInWork += 1;
+        }
+        inner.send(text);
+      },
+    };
+  }
+
   noteActivity(): void {
     this.#activity += 1;
   }
@@ -121,11 +152,14 @@ export class Process {
   #behindMs = 0;
   /** Until a request arrives, and a reply. */
   delayMs = 0;
+  /** The node behind the socket answers pings and nothing else. */
+  isSocketStuck = false;
 
   constructor(world: ProcessWorld) {
     this.#world = world;
     this.concord = Concord.connect({
       fetch: (request) => this.#fetch(request),
+      ...(world.transport === "session" ? { webSocket: this.#openSocket } : {}),
       clock: this.#clock(),
       random: () => 0.5,
     });
@@ -136,12 +170,9 @@ export class Process {
   }
 
   set link(link: Link) {
+    // What was lost in silence is never sent again: the connection breaks at the latest when the network is back.
+    if (link === "down" || (link === "up" && this.#link === "silent")) this.#breakAll();
     this.#link = link;
-    if (link !== "up") this.#breakStreams();
-  }
-
-  get isRunning(): boolean {
-    return this.#resumed === null && !this.#isKilled;
   }
 
   /** SIGSTOP. */
@@ -166,10 +197,10 @@ export class Process {
   /** SIGKILL. */
   kill(): void {
     this.#isKilled = true;
-    this.#breakStreams();
+    this.#breakAll();
   }
 
-  #breakStreams(): void {
+  #breakAll(): void {
     for (const cut of [...this.#cut]) cut();
   }
 
@@ -221,6 +252,50 @@ export class Process {
     if (this.#link === "silent" || this.#isKilled) await new Promise(() => {});
   }
 
+  /** A socket whose two directions keep their order, with the delays, pauses and breaks of this process. */
+  readonly #openSocket: OpenSocket = (url) => {
+    const inner = this.#world.openSocket(url);
+    const listeners: ((event: unknown) => void)[] = [];
+    let isOpen = true;
+    const end = () => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#cut.delete(end);
+      inner.close();
+      if (!this.#isKilled) for (const listener of listeners) listener({ code: 1006 });
+    };
+    this.#cut.add(end);
+    const inOrder = () => {
+      let before: Promise<void> = Promise.resolve();
+      return (perform: () => void) => {
+        this.#world.noteActivity();
+        before = before.then(async () => {
+          if (this.delayMs > 0) await this.#world.clock.sleep(this.delayMs);
+          await this.#resumed?.promise;
+          this.#world.noteActivity();
+          if (this.#link === "down") end();
+          else if (this.#link === "up" && isOpen) perform();
+        });
+      };
+    };
+    const [inbound, outbound] = [inOrder(), inOrder()];
+    return {
+      send: (text) => {
+        this.sent.push("message");
+        if (text === "ping" || !this.isSocketStuck) outbound(() => inner.send(text));
+      },
+      close: () => {
+        isOpen = false;
+        this.#cut.delete(end);
+        inner.close();
+      },
+      addEventListener: (type, listener) => {
+        if (type === "close") listeners.push(listener);
+        inner.addEventListener(type, (event) => inbound(() => listener(event)));
+      },
+    };
+  };
+
   #stream(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
     const reader = body.getReader();
     let cut = () => {};
@@ -237,6 +312,7 @@ export class Process {
         const { done, value } = await reader.read();
         this.#world.noteActivity();
         await this.#resumed?.promise;
+        if (this.#link === "silent") await new Promise(() => {});
         if (!this.#cut.has(cut)) return;
         if (value !== undefined) controller.enqueue(value);
         if (!done) return;

@@ -1,7 +1,9 @@
 /** What the tests of watches and topics share: a client of the model over each transport, and its time. */
-import { Concord, type ConnectOptions } from "../../src/client/index.ts";
+import { expect } from "vitest";
+import type { WireWatchEvent } from "../../src/api/wire.ts";
+import { Concord, ConcordError, type ConnectOptions } from "../../src/client/index.ts";
 import { DrivenClock } from "./driven-clock.ts";
-import { ModelCluster, URL_BASE } from "./model-cluster.ts";
+import { type Answer, type Asked, ModelCluster, URL_BASE } from "./model-cluster.ts";
 
 export const TRANSPORTS = ["session", "events"] as const;
 export type TransportName = (typeof TRANSPORTS)[number];
@@ -58,4 +60,42 @@ export function collect<T>(source: AsyncIterable<T>) {
       return outcome;
     },
   };
+}
+
+export async function errorOf(promise: Promise<unknown>): Promise<ConcordError> {
+  const error = await promise.then(
+    (value) => new Error(`answered ${JSON.stringify(value)}`),
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(ConcordError);
+  return error as ConcordError;
+}
+
+/** Awaits what needs the clock to move. */
+export async function within<T>(
+  clock: { advance(ms: number): Promise<void> },
+  ms: number,
+  promise: Promise<T>,
+): Promise<T> {
+  promise.catch(() => {}); // Awaited below.
+  await clock.advance(ms);
+  return await promise;
+}
+
+export function sentOf(socket: { readonly sent: readonly string[] } | undefined): Asked[] {
+  return (socket?.sent ?? []).filter((text) => text !== "ping").map((text) => JSON.parse(text) as Asked);
+}
+
+/** Answers one after the other, then as a node would. */
+export function script(...answers: readonly Answer[]): (asked: Asked) => Answer | undefined {
+  const left = [...answers];
+  return () => left.shift();
+}
+
+export function fetchNothing(): Promise<Response> {
+  return new Promise(() => {});
+}
+
+export function keysOf(events: readonly WireWatchEvent[]): unknown[] {
+  return events.map(({ key }) => key);
 }

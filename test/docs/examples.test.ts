@@ -77,27 +77,27 @@ describe.each(["README.md", "docs/api.md"])("%s", (path) => {
     expect(missingLine(output, expected), output).toBeNull();
     expect(code, output).toBe(0);
   });
-});
 
-test("the commands that /docs shows reach their routes", async () => {
-  const { workerd, own } = await startCluster("docs-page");
-  try {
-    const response = await fetch(`${workerd.url}/openapi.json`);
-    const { paths } = (await response.json()) as { paths: Record<string, Record<string, Described>> };
-    const samples = Object.values(paths)
-      .flatMap((item) => Object.values(item))
-      .flatMap((operation) => operation["x-codeSamples"] ?? [])
-      .map(({ source }) => source);
-    expect(samples.length).toBeGreaterThan(35);
-    const told = "curl -s -o /dev/null -w '%{http_code}\\n' --max-time 2";
-    const { output } = await run("sh", ["-c", samples.map((source) => source.replace("curl", told)).join("\n")], own);
-    const statuses = output.trim().split("\n");
-    expect(statuses.length).toBe(samples.length);
-    const wrong = samples.filter((_, index) => !REACHED.test(statuses[index] ?? ""));
-    expect(wrong).toEqual([]);
-    expect((await fetch(`${workerd.url}/docs`)).headers.get("content-type")).toBe("text/html; charset=utf-8");
-  } finally {
-    await workerd.stop();
+  if (path === "docs/api.md") {
+    test("the commands that /docs shows reach their routes", async () => {
+      const response = await fetch(`${workerd.url}/openapi.json`);
+      const { paths } = (await response.json()) as { paths: Record<string, Record<string, Described>> };
+      const samples = Object.values(paths)
+        .flatMap((item) => Object.values(item))
+        .flatMap((operation) => operation["x-codeSamples"] ?? [])
+        .map(({ source }) => source);
+      expect(samples.length).toBeGreaterThan(35);
+      const told = "curl -s -o /dev/null -w '%{http_code}\\n' --max-time 1";
+      const { output } = await run("sh", ["-c", samples.map((source) => source.replace("curl", told)).join("\n")], own);
+      // Beside them curl tells that it has left a stream.
+      const statuses = output.match(/^\d{3}$/gm) ?? [];
+      expect(statuses.length).toBe(samples.length);
+      const wrong = samples
+        .map((source, index) => `${statuses[index]} ${source}`)
+        .filter((_, index) => !REACHED.test(statuses[index] ?? ""));
+      expect(wrong).toEqual([]);
+      expect((await fetch(`${workerd.url}/docs`)).headers.get("content-type")).toBe("text/html; charset=utf-8");
+    });
   }
 });
 

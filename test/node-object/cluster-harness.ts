@@ -5,9 +5,9 @@
 import { env, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import type { ClusterStatus, NodeStatus } from "../../src/api/backend.ts";
 import { PRINCIPAL_HEADER } from "../../src/api/call.ts";
+import { PEER_HEADER } from "../../src/api/separate-node.ts";
 import { openMachine } from "../../src/kv/machine.ts";
 import type { OrderedStore, Row } from "../../src/kv/store.ts";
-import { PEER_HEADER } from "../../src/node-object/peer-transport.ts";
 import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
 import { eventually } from "./eventually.ts";
 

@@ -60,6 +60,13 @@ describe("names and variables", () => {
     });
   });
 
+  test("a process that serves one node owns its data folder alone, so reads stand behind no write", () => {
+    const peers = Object.fromEntries([1, 3, 4, 5].map((id) => [id, `http://10.0.0.${id}`]));
+    const separate = { NODE_ID: "2", PEERS: JSON.stringify(peers), CLUSTER_SECRET: "correct-horse-battery" };
+    expect(nodeConfigOf(separate, 2, 0).fence).toBe(false);
+    expect(() => nodeConfigOf({ ...separate, PEERS: "" }, 2, 0)).toThrow(/PEERS/);
+  });
+
   test("a configuration that cannot work is refused by the name of its variable", () => {
     for (const count of ["0", "2", "4", "9", "five", "1.5"])
       expect(() => nodesCountOf({ NODE_COUNT: count })).toThrow(/NODE_COUNT/);

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { PEER_HEADER } from "../../src/api/separate-node.ts";
 import { encodeFrame } from "../../src/node-object/codec.ts";
-import { PEER_HEADER, type PeerPlatform, PeerTransport } from "../../src/node-object/peer-transport.ts";
+import { type PeerPlatform, PeerTransport } from "../../src/node-object/peer-transport.ts";
 import type { PeerBody, PeerEnvelope } from "../../src/node-object/ports.ts";
 import { eventually } from "./eventually.ts";
 

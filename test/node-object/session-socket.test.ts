@@ -37,7 +37,7 @@ describe("GET /v1/session", () => {
     const { cluster, session } = await opened();
     const { params } = await session.find((one) => one.method === "session");
     const { cluster_id } = await cluster.cluster(1);
-    expect(params).toEqual({ cluster_id, node: 1, leader: await cluster.leader(), revision: 0 });
+    expect(params).toEqual({ cluster_id, node: 1, leader: await cluster.leader(), revision: 0, ready: true });
   });
 
   test("serves every method, each with a revision", async () => {
@@ -109,6 +109,20 @@ describe("GET /v1/session", () => {
     await session.call("kv.put", { key: "/a", value: 1 });
     await session.call("kv.put", { key: "/a", value: 2 });
     expect((await waiting).result).toMatchObject({ record: { value: 2 } });
+  });
+
+  test("pipelined writes of one client share commits, and their order is that of the messages", async () => {
+    const cluster = new TestCluster();
+    const leader = await cluster.leader();
+    const session = await TestSocket.open(cluster, leader, "/v1/session");
+    const logRows = () =>
+      cluster.inside(leader, (state) => Number(state.storage.sql.exec("SELECT count(*) AS n FROM log").one().n));
+    const before = await logRows();
+    const puts = Array.from({ length: 200 }, (_, n) => session.request("kv.put", { key: `/p/${n}`, value: n }, 10_000));
+    const revisions = (await Promise.all(puts)).map(({ result }) => result.revision);
+    expect(revisions).toEqual(Array.from({ length: 200 }, (_, n) => n + 1));
+    // One row of the log is one commit. A commit for each message would be 200.
+    expect((await logRows()) - before).toBeLessThan(50);
   });
 
   test("a write ends by its timeout when there is no majority", async () => {

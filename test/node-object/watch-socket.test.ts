@@ -64,6 +64,19 @@ describe("GET /v1/watch over a WebSocket", () => {
     expect(live.messages.at(-1).events).toMatchObject([{ key: "/k/3", value: 4, prev_value: { n: 3 }, version: 2 }]);
   });
 
+  test("is told what was acknowledged though it is the first to come after all nodes were reset", async () => {
+    const cluster = await started();
+    for (let n = 1; n <= 5; n += 1) await cluster.put(n, `/k/${n}`, n);
+    await Promise.all(NODES.map((id) => cluster.abort(id)));
+    // Nobody asks for anything else, and the watchdogs are many seconds away.
+    const openedAtMs = Date.now();
+    const watches = await Promise.all(
+      NODES.map((node) => TestSocket.open(cluster, node, "/v1/watch?prefix=/k/&after=4")),
+    );
+    for (const watch of watches) await watch.until(() => story(watch.messages).includes("put /k/5@5"));
+    expect(Date.now() - openedAtMs).toBeLessThan(4000);
+  });
+
   test("answers progress when it is asked for, ping by pong, and closes on anything else", async () => {
     const cluster = await started();
     const watch = await TestSocket.open(cluster, 1, "/v1/watch?prefix=/quiet/");

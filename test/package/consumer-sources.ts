@@ -85,9 +85,13 @@ Concord.connect({ url: 1 });
 
 /** A Worker of somebody else's that serves a cluster under a path. */
 export const WORKER = `
-import { createEdge } from "concord-edge/worker";
+import { createEdge, type NodeBindings } from "concord-edge/worker";
 
 export { ConcordNode } from "concord-edge/worker";
+
+interface Env extends NodeBindings {
+  readonly MINE?: string;
+}
 
 const concord = createEdge({ basePath: "/concord" });
 

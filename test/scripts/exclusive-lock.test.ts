@@ -8,7 +8,13 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { acquireLock, groupMembers, LockHeldError, processIdentity } from "../../scripts/exclusive-lock.mjs";
+import {
+  acquireLock,
+  endLeftovers,
+  groupMembers,
+  LockHeldError,
+  processIdentity,
+} from "../../scripts/exclusive-lock.mjs";
 
 const MODULE = new URL("../../scripts/exclusive-lock.mjs", import.meta.url).href;
 
@@ -95,6 +101,27 @@ test("processes left behind by a dead holder keep the lock until they have ended
   expect(taken).toBe(false);
   await kill(leftover);
   (await taking).release();
+});
+
+test("what a dead holder has left behind is ended on request, if it was started with the given text", async () => {
+  const [leftover] = await holder("/* the-folder/node-1 */ console.log(1)", { detached: true });
+  const ended = once(leftover, "exit");
+  const group = { pid: leftover.pid as number, identity: processIdentity(leftover.pid as number) };
+  writeFileSync(path, JSON.stringify({ pid: process.pid, identity: "dead", purpose: "old", group }));
+  await endLeftovers(path, "the-folder/node-2");
+  expect(groupMembers(group.pid)).toEqual([group.pid]);
+  await endLeftovers(path, "the-folder/node-1");
+  await ended;
+  (await acquireLock(path, { purpose: "test" })).release();
+  await endLeftovers(path, "");
+});
+
+test("a holder that lives is no leftover", async () => {
+  const [child] = await holder(
+    `await locks.acquireLock(${JSON.stringify(path)}, { purpose: "other" }); console.log(1)`,
+  );
+  await endLeftovers(path, "");
+  expect(processIdentity(child.pid as number)).not.toBeNull();
 });
 
 test("a waiting process gets the lock when it is released", async () => {

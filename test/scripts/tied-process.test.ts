@@ -47,6 +47,36 @@ test("a stop ends the program and what it started", async () => {
   expect(await tied.ended).toMatchObject({ wanted: true });
 });
 
+test("a paused program stands still until it is resumed, while its keeper does not", async () => {
+  const { tied, lines } = await start("echo up; while :; do sleep 0.02; echo on; done");
+  tied.pause();
+  // Lines that were on their way.
+  await new Promise((settle) => setTimeout(settle, 200));
+  const seen = lines.length;
+  await new Promise((settle) => setTimeout(settle, 300));
+  expect(lines.length).toBe(seen);
+  tied.resume();
+  await expect.poll(() => lines.length).toBeGreaterThan(seen + 2);
+  tied.pause();
+  const startedMs = Date.now();
+  await tied.stop();
+  expect(Date.now() - startedMs).toBeLessThan(4000);
+  expect(groupMembers(tied.groupId)).toEqual([]);
+});
+
+test("a paused program ends with the parent", async () => {
+  const script = `
+    const { startTied } = await import(${JSON.stringify(MODULE)});
+    const tied = startTied({ program: "sh", args: ["-c", "sleep 100 & echo up; wait"], cwd: ".", env: process.env,
+      onLine: () => { tied.pause(); console.log(tied.groupId); } });`;
+  const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [text] = (await once(parent.stdout, "data")) as [Buffer];
+  parent.kill("SIGKILL");
+  await emptied(Number(text.toString()));
+});
+
 test("what a program leaves behind ends with it", async () => {
   const { tied } = await start("sleep 100 & echo up; exit 0");
   expect(await tied.ended).toMatchObject({ code: 0, wanted: false });

@@ -32,6 +32,19 @@ test("the Worker reaches no network", () => {
   expect(workerdConfig(OPTIONS)).toContain("network = (allow = [])");
 });
 
+test("a process with peers reaches private addresses through one binding, and nothing else", () => {
+  const text = workerdConfig({ ...OPTIONS, peerBinding: "PEER_NETWORK" });
+  expect(text).toContain('(name = "PEER_NETWORK", service = "peers")');
+  expect(text).toContain('(name = "peers", network = (allow = ["private"], tlsOptions = (trustBrowserCas = true)))');
+  expect(text).toContain('(name = "internet", network = (allow = []))');
+  expect(workerdConfig(OPTIONS)).not.toContain("peers");
+});
+
+test("objects may go from memory unless they are pinned", () => {
+  expect(workerdConfig(OPTIONS)).not.toContain("preventEviction");
+  expect(workerdConfig({ ...OPTIONS, isPinned: true })).toContain("enableSql = true, preventEviction = true");
+});
+
 test("quotes and backslashes in a value cannot end its literal", () => {
   const text = workerdConfig({ ...OPTIONS, variables: { A: 'x"\\), (name = "B' } });
   expect(text).toContain('(name = "A", text = "x\\"\\\\), (name = \\"B"),');

@@ -104,7 +104,7 @@ function later(world: World, run: () => void): void {
   scheduleAct(world, world.now + clientDelay(world), "connection lost", run);
 }
 
-export function clientDelay(world: World): number {
+function clientDelay(world: World): number {
   const { clientDelayMsMin, clientDelayMsMax } = world.timing;
   return clientDelayMsMin + nextFloat(world.random) * (clientDelayMsMax - clientDelayMsMin);
 }

@@ -89,8 +89,9 @@ export function chooseCommand(workload: Workload, client: Client): Choice {
     return txn(idempotent, (id) => ({ success: [put(key, id), get] }));
   }
   if (roll < 0.69) return putDue(workload, idempotent);
-  if (roll < 0.71) return compact(workload);
-  if (roll < 0.71 + workload.options.leaseShare) return chooseLeaseCommand(workload, idempotent);
+  // Where the leader compacts of its own accord nobody is ahead of it.
+  if (roll < 0.71 && world.options.compaction.keepRevisions === 0) return compact(workload);
+  if (roll >= 0.71 && roll < 0.71 + workload.options.leaseShare) return chooseLeaseCommand(workload, idempotent);
   return txn(idempotent, (id) => ({ success: [put(key, id)] }));
 }
 

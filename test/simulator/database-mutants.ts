@@ -12,13 +12,10 @@ import type { Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { step } from "../../src/raft/step.ts";
 import type { Frame } from "../../src/watch/frames.ts";
-import type { FaultKind } from "./fault-kinds.ts";
 import type { Mutant } from "./mutants.ts";
 
 type Apply = typeof applyEntries;
 type Step = typeof step;
-
-const CUTS: readonly FaultKind[] = ["full_partition", "one_way_partition", "partial_partition"];
 
 export const DATABASE_MUTANTS: readonly Mutant[] = [
   {
@@ -67,19 +64,7 @@ export const DATABASE_MUTANTS: readonly Mutant[] = [
   {
     name: "quiesce while a member with watches is behind",
     mutation: { step: sleepRegardless },
-    // A member that sleeps is cut off while the others wake, write and sleep again; no lease wakes it later.
-    profile: {
-      kinds: [...CUTS, "quiescence"],
-      faultEveryMs: 400,
-      cutMsMax: 8000,
-      quiesceAfterMs: 600,
-      restEveryMs: 300,
-      restMs: 4000,
-      leaseShare: 0,
-      fromTheStart: false,
-      watchers: 5,
-      size: 5,
-    },
+    profile: { kinds: ["quiescence"], quiesceAfterMs: 600, watchers: 5, size: 5 },
   },
 ];
 

@@ -7,75 +7,46 @@ import { nextFloat } from "../../src/base/random.ts";
 import { evaluateQuery } from "../../src/kv/machine.ts";
 import { logTimeMs } from "../../src/raft/state.ts";
 import { monotonicMs } from "./clock.ts";
+import { requireNobodyForgotten, requireSilence, requireWaking } from "./ending-asleep.ts";
 import type { Faults } from "./faults.ts";
-import type { Host, World } from "./host.ts";
+import type { World } from "./host.ts";
 import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
+import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
-import { isLost } from "./sleep.ts";
+import { membersOf, QUIET_MS_MAX, requireNobodyBehind, runUntilQuiet, runWhile, statusText } from "./settling.ts";
 import { Violation } from "./violation.ts";
-import { askWatchClients, calmWatchClients, lateWatchers, type WatchClients } from "./watch-clients.ts";
-import { newestRevision, sendProbe, type Workload } from "./workload.ts";
-import { advance, runUntil, scheduleAct } from "./world.ts";
+import { askWatchClients, calmWatchClients, lateWatchers, untoldWatchers, type WatchClients } from "./watch-clients.ts";
+import { newestRevision, type Workload } from "./workload.ts";
+import { scheduleAct } from "./world.ts";
 
-/** Virtual time that a healed cluster has to answer everything and to agree. */
-const QUIET_MS_MAX = 20_000;
-/** A sleeping leader looks for members that are behind once a minute; the watchdog of a node fires within 15 s. */
-const LEFT_BEHIND_MS_MAX = 100_000;
 const PROBE_PAUSE_MS = 100;
 /** Leases with a longer TTL than this outlive the seed. */
 const TTL_MS_MAX = 10_000;
-/** An alarm that an earlier instance left fires within this, and wakes everybody once more. */
-const SETTLED_MS = 40_000;
-const SILENT_MS = 600_000;
 /** From falling asleep until the alarm that goes with it is surely on the disk. */
 const ASLEEP_MS = 500;
 const DISTURBED_RATE = 0.5;
-
-export function runWhile(world: World, condition: () => boolean): void {
-  while (condition()) if (!advance(world)) return;
-}
-
-export function runUntilQuiet(world: World, workload: Workload): void {
-  const deadline = world.now + QUIET_MS_MAX;
-  runWhile(world, () => workload.open > 0 && world.now < deadline);
-}
 
 export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
   const { world } = faults;
   runUntilQuiet(world, workload);
   calmWatchClients(watching);
+  askWatchClients(watching, true);
   requireNobodyBehind(world, watching);
+  askWatchClients(watching, false);
   requireWrites(world, workload);
   requireAgreement(world);
   requireLeasesEnd(faults);
+  requireWarning(world, workload, watching);
   requireRemoval(world);
-  askWatchClients(watching, false);
   if (faults.profile.quiesceAfterMs < QUIET_MS_MAX && membersOf(world).length === world.hosts.length) {
+    requireNobodyForgotten(world, workload, watching);
     requireSilence(world);
+    requireWaking(faults, workload);
     requireWrites(world, workload);
     requireAgreement(world);
   }
   requireWatchers(world, watching);
   requireAnswers(world);
-}
-
-function membersOf(world: World): Host[] {
-  return world.hosts.filter((host) => !isLost(host));
-}
-
-/** Nobody asks for anything, and still every node comes to know what is committed, and every watcher. */
-function requireNobodyBehind(world: World, watching: WatchClients): void {
-  const { length } = world.safety.committed;
-  const revision = newestRevision(world);
-  const behind = (): string[] => {
-    const nodes = membersOf(world).filter(({ live }) => live !== null && live.runtime.status().applied_index < length);
-    return [...nodes.map(({ id }) => `node ${id}`), ...lateWatchers(watching, revision)];
-  };
-  askWatchClients(watching, true);
-  const deadline = world.now + LEFT_BEHIND_MS_MAX;
-  runWhile(world, () => world.now < deadline && behind().length > 0);
-  if (behind().length === 0) return;
-  throw new Violation("nobody is left behind", `${behind().join(", ")} of ${length}: ${statusText(world)}`);
 }
 
 /** A leader, and a fresh write through every node. */
@@ -124,6 +95,25 @@ function requireWatchers(world: World, watching: WatchClients): void {
   const late = lateWatchers(watching, revision);
   if (late.length === 0) return;
   throw new Violation("watcher catches up or is told why not", `${late.join(", ")}; the revision is ${revision}`);
+}
+
+/** History goes. Who only waits for what is quiet is told beforehand, or could not come back to where it was. */
+function requireWarning(world: World, workload: Workload, watching: WatchClients): void {
+  const deadline = world.now + QUIET_MS_MAX;
+  let compacted: number | null = null;
+  const compact = (): void => {
+    const node = membersOf(world)[0]!.id;
+    sendCompaction(workload, node, (revision) => {
+      compacted = revision;
+      if (revision === null) scheduleAct(world, world.now + PROBE_PAUSE_MS, "compact again", compact);
+    });
+  };
+  compact();
+  const untold = (): string[] => (compacted === null ? [] : untoldWatchers(watching, compacted));
+  runWhile(world, () => world.now < deadline && (compacted === null || untold().length > 0));
+  if (compacted === null) throw new Violation("progress after healing", `no compaction: ${statusText(world)}`);
+  if (untold().length === 0) return;
+  throw new Violation("watcher catches up or is told why not", `${untold().join(", ")}; ${compacted} is compacted`);
 }
 
 // --- leases ----------------------------------------------------------------------------------------------------------
@@ -192,33 +182,4 @@ function requireRemoval(world: World): void {
   const deadline = world.now + QUIET_MS_MAX;
   runWhile(world, () => replay.removalPending && world.now < deadline);
   if (replay.removalPending) throw new Violation("removal ends", `compacted history is left: ${statusText(world)}`);
-}
-
-// --- sleep -----------------------------------------------------------------------------------------------------------
-
-/** A cluster that nobody asks anything falls asleep, and then nothing happens in it at all. */
-function requireSilence(world: World): void {
-  runUntil(world, world.now + SETTLED_MS);
-  const deadline = world.now + QUIET_MS_MAX;
-  runWhile(world, () => !world.sleep.cluster && world.now < deadline);
-  if (!world.sleep.cluster)
-    throw new Violation("a sleeping cluster is silent", `it does not sleep: ${statusText(world)}`);
-  const { messages } = world.sleep;
-  const { steps } = world;
-  runUntil(world, world.now + SILENT_MS);
-  if (world.sleep.messages === messages && world.steps === steps) return;
-  const detail = `${world.sleep.messages - messages} messages and ${world.steps - steps} turns in its sleep: ${statusText(world)}`;
-  throw new Violation("a sleeping cluster is silent", detail);
-}
-
-export function statusText(world: World): string {
-  return world.hosts
-    .map(({ id, live }) => {
-      if (live === null) return `n${id} off`;
-      const status = live.runtime.status();
-      const { state, role, term, leader, last_index, commit_index, applied_index, quiescent } = status;
-      const log = `log ${last_index} commit ${commit_index} applied ${applied_index}`;
-      return `n${id} ${state} ${role} term ${term} leader ${leader} ${log}${quiescent ? " asleep" : ""}`;
-    })
-    .join("; ");
 }

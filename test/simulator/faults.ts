@@ -93,7 +93,7 @@ function scheduleFault(faults: Faults): void {
 
 /** False when it cannot be done now, or counts itself when it strikes. */
 function inject(faults: Faults, kind: FaultKind): boolean {
-  const { world } = faults;
+  const { world, profile } = faults;
   const { random } = world;
   const host = anyHost(world);
   switch (kind) {
@@ -114,6 +114,7 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       pauseHost(world, host, nextFloat(random) < 0.5 ? nextFloat(random) * 100 : nextFloat(random) * 1500);
       return true;
     case "clock_jump":
+      if (host.id > profile.wrongClocks) return false;
       jumpWallClock(world, host, Math.floor((nextFloat(random) - 0.4) * (nextFloat(random) < 0.5 ? 3000 : 30_000)));
       return true;
     case "clock_drift":
@@ -174,12 +175,12 @@ function supersedeSome(faults: Faults, host: Host): boolean {
 }
 
 function partition(faults: Faults, kind: FaultKind): boolean {
-  const { world, profile } = faults;
+  const { world } = faults;
   const { random } = world;
   if (world.hosts.length === 1) return false;
   const pairs = cutPairs(world, kind, random);
   for (const [from, to] of pairs) cut(world.network, from, to);
-  scheduleAct(world, world.now + 30 + nextFloat(random) * profile.cutMsMax, "partition heals", () => {
+  scheduleAct(world, world.now + 30 + nextFloat(random) * 1500, "partition heals", () => {
     for (const [from, to] of pairs) mend(world.network, from, to);
   });
   return true;

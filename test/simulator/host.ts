@@ -147,6 +147,8 @@ export type SimEvent = { at: number; seq: number } & (
 export interface SocketRequest {
   readonly label: string;
   readonly opens: boolean;
+  /** Begins a watch: an instance that has heard of no leader wakes the cluster for it. */
+  readonly watches: boolean;
   run(runtime: Runtime): void;
 }
 

@@ -5,7 +5,7 @@ import { effectiveExpiry, keysOf } from "./model-leases.ts";
 import { changeText, listText } from "./model-text.ts";
 
 /** The state as of `revision`. */
-export function recordsAt(model: Model, revision: number): Map<string, ModelRecord> {
+function recordsAt(model: Model, revision: number): Map<string, ModelRecord> {
   if (revision === model.revision) return model.held.records;
   const records = new Map<string, ModelRecord>();
   for (const [key, versions] of model.versions) {
@@ -35,7 +35,7 @@ export function listAt(model: Model, selector: Selector, limit: number, revision
 /** (revision, op index); the op index of the end of a revision is above all others. */
 export type ModelPosition = readonly [revision: number, opIndex: number];
 
-export function isBehind(change: ModelChange, position: ModelPosition): boolean {
+function isBehind(change: ModelChange, position: ModelPosition): boolean {
   return change.revision > position[0] || (change.revision === position[0] && change.opIndex > position[1]);
 }
 

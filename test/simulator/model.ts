@@ -14,7 +14,6 @@ import {
   grant,
   type Held,
   keepAlive,
-  type ModelLease,
   moveKey,
   raiseFloor,
   remainingMs,
@@ -276,5 +275,3 @@ function keyBytes(key: string): Buffer {
   }
   return Buffer.from(key, "latin1");
 }
-
-export type { ModelLease };

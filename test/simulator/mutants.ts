@@ -28,7 +28,7 @@ type Step = typeof step;
 
 const CRASHES: readonly FaultKind[] = ["crash", "all_reset", "crash_between_statements", "commit_failure"];
 const CUTS: readonly FaultKind[] = ["full_partition", "one_way_partition", "partial_partition"];
-/** Short elections and many faults: most of a seed is spent where the bugs are. */
+/** Short elections and many faults. */
 const STORMY = { faultEveryMs: 80, heartbeatMs: 30, electionTimeoutMsMin: 150, electionTimeoutMsMax: 300 } as const;
 /** Fewer faults and many clients: stale reads need a cluster that gets on while one node does not. */
 const BUSY = { ...STORMY, faultEveryMs: 500, thinkMsMax: 20, clients: 10 } as const;
@@ -239,12 +239,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
 ];
 
 /** Nobody watches and nobody sleeps: the seed is about the core. */
-const SLEEPLESS: Partial<Profile> = { quiesceAfterMs: Number.POSITIVE_INFINITY, restEveryMs: null, watchers: 0 };
+const AWAKE: Partial<Profile> = { quiesceAfterMs: Number.POSITIVE_INFINITY, restEveryMs: null, watchers: 0 };
+const OF_THE_CORE = CORE_MUTANTS.map((mutant) => ({ ...mutant, profile: { ...AWAKE, ...mutant.profile } }));
 
-export const MUTANTS: readonly Mutant[] = [
-  ...CORE_MUTANTS.map((mutant) => ({ ...mutant, profile: { ...SLEEPLESS, ...mutant.profile } })),
-  ...DATABASE_MUTANTS,
-];
+export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS];
 
 // --- around the core -------------------------------------------------------------------------------------------------
 

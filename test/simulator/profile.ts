@@ -45,11 +45,13 @@ export interface Profile {
   /** Mean time between two rests of all clients; null = they never rest. */
   readonly restEveryMs: number | null;
   readonly restMs: number;
-  /** Longest time that a direction is cut. */
-  readonly cutMsMax: number;
+  /** How many nodes' wall clocks may jump. */
+  readonly wrongClocks: number;
   /** Share of owners of leases that renew at the last moment, and of commands that have to do with leases. */
   readonly lateKeepers: number;
   readonly leaseShare: number;
+  /** Share of writes among what clients do. */
+  readonly writeShare: number;
   readonly watchers: number;
   readonly hubLimits: Partial<HubLimits>;
   readonly quotaBytes: number;
@@ -95,9 +97,10 @@ export function chooseProfile(random: Random): Profile {
     quiesceAfterMs: has("quiescence") ? choose(random, [600, 1000, 2000]) : Number.POSITIVE_INFINITY,
     restEveryMs: has("quiescence") ? choose(random, [2000, 4000, 8000]) : null,
     restMs: choose(random, [3000, 6000, 12_000]),
-    cutMsMax: 1500,
+    wrongClocks: choose(random, [1, 1, size]),
     lateKeepers: 0.5,
     leaseShare: crowded ? 0.1 : 0.29,
+    writeShare: crowded ? 0.95 : 0.7,
     quotaBytes: nextFloat(random) < 0.12 ? choose(random, [15_000, 40_000]) : QUOTA_BYTES,
     compaction: crowded ? { keepRevisions: 1, keepMs: 0, historyBytesMax: 0 } : NO_COMPACTION,
   };

@@ -1,6 +1,6 @@
 /** One seed from beginning to end: form, load and break, heal, require progress, judge the history. */
 import { createRandom } from "../../src/base/random.ts";
-import { requireProgress, runUntilQuiet, runWhile } from "./ending.ts";
+import { requireProgress } from "./ending.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import { createFaults, type Faults, heal, isFormed, startFaults } from "./faults.ts";
 import { checkHistory } from "./history-check.ts";
@@ -8,6 +8,7 @@ import type { Mutation } from "./host.ts";
 import { checkPromises } from "./lease-check.ts";
 import { chooseProfile, type Profile } from "./profile.ts";
 import { checkQuota } from "./quota-check.ts";
+import { runUntilQuiet, runWhile } from "./settling.ts";
 import { isLost } from "./sleep.ts";
 import { describeTrace } from "./trace.ts";
 import { Violation } from "./violation.ts";

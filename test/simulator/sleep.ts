@@ -15,14 +15,12 @@ export interface Sleep {
   cause: SimEvent["kind"];
   clusterSleeps: number;
   nodeSleeps: number;
-  /** Virtual time that the whole cluster slept. */
-  sleptMs: number;
   /** Messages between nodes so far. */
   messages: number;
 }
 
 export function createSleep(): Sleep {
-  return { cluster: false, sinceMs: 0, cause: "start", clusterSleeps: 0, nodeSleeps: 0, sleptMs: 0, messages: 0 };
+  return { cluster: false, sinceMs: 0, cause: "start", clusterSleeps: 0, nodeSleeps: 0, messages: 0 };
 }
 
 /** After each turn. */
@@ -40,17 +38,15 @@ export function noticeSleep(world: World): void {
   const cluster = world.hosts.every(isHostAsleep);
   if (cluster === sleep.cluster) return;
   sleep.cluster = cluster;
-  if (!cluster) sleep.sleptMs += now - sleep.sinceMs;
-  else {
-    sleep.sinceMs = now;
-    // A cluster whose nodes are all down is not meant.
-    if (!world.hosts.some(({ live }) => live?.raft?.role.kind === "leader")) return;
-    sleep.clusterSleeps += 1;
-    world.counts.add("quiescence");
-  }
+  if (!cluster) return;
+  sleep.sinceMs = now;
+  // A cluster whose nodes are all down is not meant.
+  if (!world.hosts.some(({ live }) => live?.raft?.role.kind === "leader")) return;
+  sleep.clusterSleeps += 1;
+  world.counts.add("quiescence");
 }
 
-export function isInstanceAsleep(instance: Instance): boolean {
+function isInstanceAsleep(instance: Instance): boolean {
   if (instance.raft !== null) return isAsleep(instance.raft);
   return isFormedHost(instance.host);
 }

@@ -102,7 +102,7 @@ export function leave(world: World, socket: Socket, told: boolean): void {
     closeOnNode(socket);
     runtime.watches.closeConnection(socket.id);
   };
-  sendRequest(world, socket, { label: "close", opens: false, run });
+  sendRequest(world, socket, { label: "close", opens: false, watches: false, run });
 }
 
 function closeOnNode(socket: Socket): void {
@@ -192,6 +192,11 @@ export function createWatchers(world: World, instance: Instance): Watchers {
         else holdOrRelease(instance, { socket, message });
       }
       for (const socket of touched) savePositions(socket, positionsOf(socket.id));
+    },
+    drop(connection) {
+      for (const socket of [...host.sockets]) {
+        if (socket.instance === instance && socket.id === connection) dropSocket(world, socket);
+      }
     },
     topic(topic, payload) {
       if (!world.published.has(`${topic} ${payload}`)) {

@@ -28,6 +28,7 @@ export type Rule =
   | "watch is restored as it was"
   | "topic message was published"
   | "a sleeping cluster is silent"
+  | "a sleeping cluster wakes"
   | "nobody is left behind"
   | "removal ends"
   | "definite failure has no effect"

@@ -7,7 +7,7 @@ import { ERROR_CODES } from "../../src/base/errors.ts";
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import { comparePositions, endOf, type Position } from "../../src/kv/position.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
-import type { Frame, Frame as HubFrame } from "../../src/watch/frames.ts";
+import type { Frame } from "../../src/watch/frames.ts";
 import type { Subscribed, Subscription } from "../../src/watch/hub.ts";
 import { callRead } from "./calls.ts";
 import { chooseSelector, pick } from "./choices.ts";
@@ -133,6 +133,7 @@ function connect(client: WatchClient): void {
   sendRequest(world, socket, {
     label: "open",
     opens: true,
+    watches: true,
     run(runtime) {
       if (client.socket !== socket) return;
       for (const watcher of client.watchers) if (!watcher.listing) subscribe(client, watcher, socket, runtime);
@@ -204,7 +205,7 @@ function askProgress(client: WatchClient, socket: Socket): void {
   const run = (runtime: Runtime): void => {
     for (const watchId of asked) runtime.watches.requestProgress(socket.id, watchId);
   };
-  sendRequest(client.all.workload.world, socket, { label: "progress?", opens: false, run });
+  sendRequest(client.all.workload.world, socket, { label: "progress?", opens: false, watches: false, run });
 }
 
 /** Cancels a watch and asks for it again, behind what has arrived until the node hears of it. */
@@ -219,7 +220,7 @@ function replaceWatch(client: WatchClient, socket: Socket): void {
     socket.watches.delete(watchId);
     if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
   };
-  sendRequest(world, socket, { label: "replace", opens: false, run });
+  sendRequest(world, socket, { label: "replace", opens: false, watches: true, run });
 }
 
 function pause(client: WatchClient, ms: number): void {
@@ -285,12 +286,12 @@ function onFrame(client: WatchClient, socket: Socket, frame: Frame): void {
   else acknowledgeSoon(client, watcher, socket);
 }
 
-function isLast({ kind }: HubFrame): boolean {
+function isLast({ kind }: Frame): boolean {
   return kind === "compacted" || kind === "slow_consumer" || kind === "resync" || kind === "cluster_changed";
 }
 
 /** The watch is over: it goes on behind what has arrived, or behind a list. */
-function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: HubFrame["kind"]): void {
+function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: Frame["kind"]): void {
   const { counts, workload } = client.all;
   watcher.watchId = null;
   if (kind === "compacted") {
@@ -302,7 +303,7 @@ function onEnd(client: WatchClient, watcher: Watcher, socket: Socket, kind: HubF
   const run = (runtime: Runtime): void => {
     if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
   };
-  sendRequest(workload.world, socket, { label: "again", opens: false, run });
+  sendRequest(workload.world, socket, { label: "again", opens: false, watches: true, run });
 }
 
 /** A linearizable list stands for all events up to its revision (S44). */
@@ -325,7 +326,7 @@ function list(client: WatchClient, watcher: Watcher): void {
     const run = (runtime: Runtime): void => {
       if (client.socket === socket && watcher.watchId === null) subscribe(client, watcher, socket, runtime);
     };
-    sendRequest(world, socket, { label: "behind a list", opens: false, run });
+    sendRequest(world, socket, { label: "behind a list", opens: false, watches: true, run });
   });
 }
 
@@ -340,7 +341,12 @@ function acknowledgeSoon(client: WatchClient, watcher: Watcher, socket: Socket):
     const { watchId, position } = watcher;
     if (client.socket !== socket || watchId === null || world.now < client.pausedUntil) return;
     const ack = { connection: socket.id, watchId, position };
-    sendRequest(world, socket, { label: "ack", opens: false, run: (runtime) => runtime.watches.acknowledge(ack) });
+    sendRequest(world, socket, {
+      label: "ack",
+      opens: false,
+      watches: false,
+      run: (runtime) => runtime.watches.acknowledge(ack),
+    });
   });
 }
 
@@ -375,6 +381,16 @@ export function lateWatchers(all: WatchClients, revision: number): string[] {
   return all.clients.flatMap(({ watchers }) => {
     return watchers
       .filter(({ placed, position }) => !placed || late(position))
+      .map(({ name, position }) => `${name} at ${position.revision}.${position.opIndex}`);
+  });
+}
+
+/** Those who listen to a node, have caught up with it once, and have still not been told of `revision`. */
+export function untoldWatchers(all: WatchClients, revision: number): string[] {
+  return all.clients.flatMap(({ socket, watchers }) => {
+    if (socket === null) return [];
+    return watchers
+      .filter(({ ready, watchId, position }) => ready && watchId !== null && position.revision < revision)
       .map(({ name, position }) => `${name} at ${position.revision}.${position.opIndex}`);
   });
 }

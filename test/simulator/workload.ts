@@ -8,7 +8,7 @@ import { ERROR_CODES } from "../../src/base/errors.ts";
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import type { CommandResult, Outcome, Proposal, Query } from "../../src/kv/command.ts";
 import { callRead, callTopic, callWrite, type WriteEnd } from "./calls.ts";
-import { type Choice, chooseCommand, chooseQuery, pick, put, renewLeases, txn } from "./choices.ts";
+import { type Choice, chooseCommand, chooseQuery, pick, renewLeases } from "./choices.ts";
 import {
   beginRead,
   beginWrite,
@@ -47,6 +47,7 @@ export interface WorkloadOptions {
   readonly timeoutMs: number;
   readonly lateKeepers: number;
   readonly leaseShare: number;
+  readonly writeShare: number;
 }
 
 export interface Client {
@@ -63,7 +64,7 @@ const ATTEMPTS_MAX = 4;
 /** Leases that clients still think of. */
 const LEASES_MAX = 12;
 const FULL_MS = 300;
-const SCOPE = "root";
+export const SCOPE = "root";
 
 export function createWorkload(world: World, options: WorkloadOptions): Workload {
   const keyOf = world.options.mutation?.keyOf ?? keyFromText;
@@ -117,7 +118,7 @@ function act(workload: Workload, client: Client, done: () => void): void {
     return;
   }
   const roll = nextFloat(random);
-  if (roll < 0.7) write(workload, client, chooseCommand(workload, client), done);
+  if (roll < workload.options.writeShare) write(workload, client, chooseCommand(workload, client), done);
   else if (roll < 0.99) read(workload, client, chooseQuery(workload), done);
   else {
     workload.open += 1;
@@ -196,7 +197,7 @@ function endAttempt(workload: Workload, client: Client, record: WriteRecord, end
   done();
 }
 
-function endRecord(
+export function endRecord(
   workload: Workload,
   record: WriteRecord,
   status: "answered" | "refused" | "unknown",
@@ -207,7 +208,7 @@ function endRecord(
 }
 
 /** What the outcome says about the command: it ran (or was refused by apply), was never proposed, or nobody knows. */
-function meaningOf(outcome: Outcome<CommandResult>): "answered" | "refused" | "unknown" {
+export function meaningOf(outcome: Outcome<CommandResult>): "answered" | "refused" | "unknown" {
   if (outcome.ok) return "answered";
   const { code } = outcome.error;
   if (code === "no_space") return "refused";
@@ -304,31 +305,4 @@ function read(workload: Workload, client: Client, reading: Reading, done: () => 
 export function newestRevision(world: World): number {
   const { committed } = world.safety;
   return committed[committed.length - 1]?.revision ?? 0;
-}
-
-// --- probes ----------------------------------------------------------------------------------------------------------
-
-const PROBE_TIMEOUT_MS = 4000;
-
-/** A write of its own through one node, outside the mix: the proof of progress after healing. It frees what it can. */
-export function sendProbe(workload: Workload, node: number, done: (ok: boolean) => void): void {
-  const { world, history } = workload;
-  const id = history.nextId;
-  history.nextId += 1;
-  const full = world.now < workload.fullUntil;
-  const selector = { prefix: workload.listPrefix };
-  const { command } = txn("own", () => ({
-    success: full ? [{ type: "delete", selector }] : [put(workload.keys[0]!, id)],
-  }));
-  const idempotency = { scope: SCOPE, key: `op-${id}`, hash: `hash-${id}` };
-  const proposal: Proposal = { format: 1, command: command(id), idempotency };
-  const record = beginWrite(history, id, proposal, { step: world.steps, nowMs: world.now });
-  callWrite(world, node, { label: `probe ${id} of node ${node}`, proposal, timeoutMs: PROBE_TIMEOUT_MS }, (end) => {
-    const outcome = typeof end !== "string" && meaningOf(end) === "answered" ? end : null;
-    if (typeof end !== "string" && !end.ok && end.error.code === "no_space") {
-      workload.fullUntil = Number.POSITIVE_INFINITY;
-    }
-    endRecord(workload, record, outcome === null ? "unknown" : "answered", outcome);
-    done(outcome?.ok === true);
-  });
 }

@@ -9,6 +9,7 @@ import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";
 import { createRuntime } from "../../src/node-object/runtime.ts";
 import type { Core } from "../../src/node-object/runtime-state.ts";
+import { leaderOf } from "../../src/raft/state.ts";
 import { step as realStep } from "../../src/raft/step.ts";
 import type { NodeId } from "../../src/raft/types.ts";
 import { setRate } from "./clock.ts";
@@ -16,7 +17,16 @@ import { createDisk } from "./disk.ts";
 import { createQueue, peek, pop, push } from "./event-queue.ts";
 import { createFaultCounts } from "./fault-kinds.ts";
 import { holdOrRelease } from "./gate.ts";
-import { type Call, type CallTurn, type Host, hostOf, type Instance, type SimEvent, type World, type WorldOptions } from "./host.ts";
+import {
+  type Call,
+  type CallTurn,
+  type Host,
+  hostOf,
+  type Instance,
+  type SimEvent,
+  type World,
+  type WorldOptions,
+} from "./host.ts";
 import { createNetwork } from "./network.ts";
 import { checkStarted, createSafety } from "./safety.ts";
 import { createSleep, noticeSleep } from "./sleep.ts";
@@ -218,6 +228,7 @@ function handleRequest(world: World, { host, socket, request }: Extract<SimEvent
     host.sockets.add(socket);
   }
   socket.instance = instance;
+  if (request.watches && (instance.raft === null || leaderOf(instance.raft) === null)) world.sleep.cause = "call";
   traceEvent(world.trace, world.now, host.id, instance.serial, "socket", null, `${socket.id} ${request.label}`);
   runTurn(world, instance, () => request.run(instance.runtime));
 }

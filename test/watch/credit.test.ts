@@ -79,7 +79,7 @@ describe("a paused reader (S47)", () => {
     const rig = new Rig();
     for (let count = 0; count < 50; count += 1) rig.put(`k${count}`, "x".repeat(100_000));
     const far = rig.watch(ALL, { fromRevision: 1 });
-    const near = rig.watch(ALL, { fromRevision: 30 });
+    const near = rig.watch(ALL, { fromRevision: 30 }, "b");
     rig.pump();
     rig.nowMs = 10_000;
     rig.pump();
@@ -89,6 +89,41 @@ describe("a paused reader (S47)", () => {
     expect(near.ended).toBeNull();
     rig.settle();
     near.expectAll();
+  });
+
+  test("takes all watches of its connection along, which is to be closed: what lies unread cannot be taken back", () => {
+    const rig = new Rig();
+    for (let count = 0; count < 50; count += 1) rig.put(`k${count}`, "x".repeat(100_000));
+    const far = rig.watch(ALL, { fromRevision: 1 });
+    const near = rig.watch(ALL, { fromRevision: 30 });
+    const other = rig.watch(ALL, { fromRevision: 1 }, "b");
+    rig.pump();
+    rig.nowMs = 10_000;
+    rig.ack(other);
+    const silent: string[] = [];
+    for (let more = true; more; ) {
+      const pumped = rig.pumpOnce();
+      silent.push(...pumped.silent);
+      more = pumped.more;
+    }
+    expect(silent).toEqual(["a"]);
+    expect([far.ended?.kind, near.ended?.kind, other.ended]).toEqual(["slow_consumer", "slow_consumer", null]);
+    expect(rig.hub.connections.has("a")).toBe(false);
+  });
+
+  test("loses only the slow watch if its client acknowledges another one", () => {
+    const rig = new Rig();
+    for (let count = 0; count < 50; count += 1) rig.put(`k${count}`, "x".repeat(100_000));
+    const slow = rig.watch(ALL, { fromRevision: 1 });
+    const read = rig.watch(ALL, { fromRevision: 49 });
+    rig.pump();
+    rig.nowMs = 9_000;
+    rig.ack(read);
+    rig.nowMs = 10_000;
+    rig.pump();
+    rig.nowMs = 12_000;
+    expect(rig.pumpOnce().silent).toEqual([]);
+    expect([slow.ended?.kind, read.ended]).toEqual(["slow_consumer", null]);
   });
 });
 

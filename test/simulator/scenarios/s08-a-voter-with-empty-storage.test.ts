@@ -22,7 +22,10 @@ describe("X is committed on three nodes, one of them is wiped, the two others go
       const back = (...ids: number[]): void => {
         stage.mend(ids, stage.ids);
         if (how === "paused") stage.resume(...ids);
-        else stage.start(...ids);
+        else {
+          stage.start(...ids);
+          stage.ask(...ids);
+        }
       };
       away(n4, n5);
       expect(stage.written(n1, put("x", 1)).ok).toBe(true);

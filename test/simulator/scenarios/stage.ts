@@ -37,8 +37,11 @@ export const ELECTION_MS_MAX = 600;
 export const HOP_MS = 0.5;
 /** From the end of a turn that wrote to the moment at which it is durable. */
 export const SYNC_MS = 0.5;
-/** Applied rows are on the disk this much later at the latest (the runtime's write-back buffer). */
-export const FLUSHED_MS = 600;
+/**
+ * Applied rows are on the disk this much later at the latest (the runtime's write-back buffer), and the leader has looked
+ * whether anything is due.
+ */
+export const FLUSHED_MS = 1200;
 const CLIENT_MS = 0.1;
 
 /** What happens to a message that leaves a node: an instance = only this one gets it; undefined = the next rule decides. */
@@ -216,8 +219,14 @@ export class Stage implements StorageFaults {
     return live.filter((instance) => instance.running).map((instance) => instance.runtime.status());
   }
 
+  /** Somebody wants something of these nodes that needs the cluster: a node that has just started sleeps until then. */
+  ask(...ids: readonly NodeId[]): void {
+    for (const id of ids) this.read(id, { kind: "revision" });
+  }
+
   /** Waits until there is a leader and all of `ids` have applied the same, everything; the leader. */
   settle(ids: readonly NodeId[] = this.ids): NodeId {
+    if (this.#running().every(({ quiescent }) => quiescent)) this.ask(...ids);
     this.until(`nodes ${ids.join()} agree`, () => this.leader() !== null && this.agree(ids));
     const leader = this.leader();
     if (leader === null) throw new Error("no leader");
