@@ -1,0 +1,87 @@
+/**
+ * Taking in a snapshot that the leader has offered (design 02 §5; thesis 5).
+ *
+ * E1. One chunk is under way at a time. Whatever is lost is asked for again with a later offer: offers come with heartbeats.
+ * E2. What has arrived is durable, so an instance that starts goes on where the one before it stopped.
+ * E3. Nothing of it counts before all has arrived and agrees with what the sender says of the whole (ports: `staging`);
+ *     then state and position change together, in one write.
+ * E4. Watches go on behind the new state by reading its history, or are told that it is compacted (watch/publish.ts).
+ */
+import type { NodeId, SnapshotPosition } from "../raft/types.ts";
+import { adoptSnapshot } from "../watch/publish.ts";
+import { openState } from "./opening.ts";
+import type { PeerBody } from "./ports.ts";
+import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
+import { forgetProposals } from "./waiters.ts";
+
+export interface SnapshotFetch {
+  readonly from: NodeId;
+  readonly snapshot: SnapshotPosition;
+  askedAtMs: number;
+}
+
+/** Without an answer for so long it is asked for again. */
+const RETRY_MS = 1000;
+
+/** The core says that this node needs this snapshot. */
+export function fetchSnapshot(
+  state: NodeState,
+  running: Running,
+  offer: { readonly from: NodeId; readonly snapshot: SnapshotPosition },
+): void {
+  const nowMs = state.ports.clock.nowMs();
+  const { fetch } = running;
+  const isUnderWay = fetch !== null && fetch.from === offer.from && isSame(fetch.snapshot, offer.snapshot);
+  if (isUnderWay && nowMs < fetch.askedAtMs + RETRY_MS) return;
+  const { staging, cleanUp } = state.ports.storage;
+  const staged = staging.state();
+  if (staged === null || !isSame(staged.position, offer.snapshot)) {
+    // The rows of an earlier state are taken away step by step; the next offer comes soon.
+    if (cleanUp()) return;
+    staging.begin(offer.snapshot);
+    state.ports.log("info", "snapshot wanted", { index: offer.snapshot.index, from: offer.from });
+  }
+  running.fetch = { ...offer, askedAtMs: nowMs };
+  ask(state, running.fetch, staged !== null && isSame(staged.position, offer.snapshot) ? staged.afterKey : null);
+}
+
+function ask(state: NodeState, fetch: SnapshotFetch, after: string | null): void {
+  const { index, term } = fetch.snapshot;
+  fetch.askedAtMs = state.ports.clock.nowMs();
+  sendPeer(state, fetch.from, { kind: "snapshot_request", index, term, after });
+}
+
+export function onSnapshotChunk(
+  state: NodeState,
+  running: Running,
+  from: NodeId,
+  { index, term, after, chunk }: Extract<PeerBody, { kind: "snapshot_chunk" }>,
+  drive: Drive,
+): void {
+  const { fetch } = running;
+  if (fetch === null || fetch.from !== from || fetch.snapshot.index !== index || fetch.snapshot.term !== term) return;
+  const { staging } = state.ports.storage;
+  if (!staging.add({ after, chunk })) return; // repeated, or of an earlier cursor
+  const staged = staging.state();
+  if (staged === null || !staged.complete) {
+    ask(state, fetch, staged?.afterKey ?? null);
+    return;
+  }
+  running.fetch = null;
+  const { position } = staged;
+  drive(state, running, { kind: "snapshot_staged", snapshot: position });
+  // The core did not take it in: this node has got there by itself.
+  if (staging.state() !== null) staging.discard();
+}
+
+/** The swap is written: from here on this node's state is the snapshot's. */
+export function openInstalled(state: NodeState, running: Running, snapshot: SnapshotPosition): void {
+  Object.assign(running, openState(state.ports.storage));
+  adoptSnapshot(running.hub, running.machine.revision);
+  forgetProposals(state, snapshot.index);
+  state.ports.log("info", "snapshot installed", { index: snapshot.index, revision: running.machine.revision });
+}
+
+function isSame(left: SnapshotPosition, right: SnapshotPosition): boolean {
+  return left.index === right.index && left.term === right.term;
+}

@@ -1,0 +1,58 @@
+/**
+ * A snapshot of the own state for members that need entries which are gone from the log (design 02 §5; thesis 5).
+ *
+ * V1. What is pinned is the durable state after exactly one entry: the buffer is flushed first. Writes go on meanwhile.
+ * V2. One at a time, made when the core wants it and kept until the core has nobody left who needs it.
+ * V3. Chunks are asked for one by one, behind a cursor, and may be asked for again: nothing is kept about who asks.
+ * V4. While it is served, the log behind it stays (log-truncation.ts) and compaction removes no rows (leader-duties.ts), for
+ *     a bounded time.
+ */
+import { positionAt } from "../raft/log.ts";
+import type { NodeId, SnapshotPosition } from "../raft/types.ts";
+import { flush } from "./applying.ts";
+import type { PeerBody } from "./ports.ts";
+import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
+
+export interface ServedSnapshot {
+  readonly position: SnapshotPosition;
+  readonly sinceMs: number;
+}
+
+const CHUNK_BYTES_MAX = 384 << 10;
+/** V4. Behind this, what waits for the end of a transfer goes on: the transfer may have to begin anew. */
+const HOLD_MS_MAX = 120_000;
+
+/** Makes what the core wants, and lets go of what it does not need any more. Called in every turn, all applied. */
+export function serveSnapshot(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
+  const { raft, served, snapshotWanted } = running;
+  if (served !== null && (raft.role.kind !== "leader" || raft.role.snapshot === null)) {
+    state.ports.storage.snapshot.end();
+    running.served = null;
+    state.ports.log("info", "snapshot no longer served", { index: served.position.index });
+  }
+  if (!snapshotWanted || running.served !== null) return;
+  flush(state, running);
+  const position = positionAt(raft.log, running.machine.appliedIndex);
+  state.ports.storage.snapshot.begin(position);
+  running.served = { position, sinceMs: nowMs };
+  state.ports.log("info", "snapshot served", { index: position.index, revision: running.machine.revision });
+  drive(state, running, { kind: "snapshot_ready", snapshot: position });
+}
+
+export function onSnapshotRequest(
+  state: NodeState,
+  running: Running,
+  from: NodeId,
+  { index, term, after }: Extract<PeerBody, { kind: "snapshot_request" }>,
+): void {
+  const position = running.served?.position;
+  // It is offered another one with the next heartbeat.
+  if (position?.index !== index || position.term !== term) return;
+  const chunk = state.ports.storage.snapshot.read(after, CHUNK_BYTES_MAX);
+  sendPeer(state, from, { kind: "snapshot_chunk", index, term, after, chunk });
+}
+
+/** V4 */
+export function holdsRows({ served }: Running, nowMs: number): boolean {
+  return served !== null && nowMs - served.sinceMs < HOLD_MS_MAX;
+}
