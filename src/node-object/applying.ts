@@ -25,7 +25,7 @@ export function applyCommitted(state: NodeState, running: Running): void {
   while (machine.appliedIndex < commitIndex) {
     const from = machine.appliedIndex + 1;
     const countMax = Math.min(APPLY_ENTRIES_MAX, commitIndex - machine.appliedIndex);
-    const entries = entriesFrom(raft.log, from, countMax, APPLY_BYTES_MAX);
+    const entries = entriesFrom(raft.log, from, countMax, APPLY_BYTES_MAX).map(forMachine);
     for (const run of runsOf(running, entries)) {
       // What removal takes away, watches may still want to look at (watching.ts H2).
       if (run.removes) pumpWatches(state, running, nowMs);
@@ -35,6 +35,11 @@ export function applyCommitted(state: NodeState, running: Running): void {
     if (machine.appliedIndex < commitIndex) pumpWatches(state, running, nowMs);
   }
   noticeChange(running, nowMs);
+}
+
+/** Who takes part is nothing to the state machine: such an entry moves its position and its time, as an empty one does. */
+export function forMachine(entry: Entry): Entry {
+  return entry.kind === "membership" ? { ...entry, payload: "", payloadBytes: 0 } : entry;
 }
 
 /** Entries that may be applied together: each one that removes history begins a run. */

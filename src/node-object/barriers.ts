@@ -48,12 +48,16 @@ export function waitForRevision(
   timeoutMs: number,
   respond: (error: ErrorBody | null) => void,
 ): void {
+  if (state.halted !== null || state.identity.membership.kind === "lost") {
+    respond(unavailable(state));
+    return;
+  }
   if (state.running !== null && state.running.machine.revision >= revision) {
     respond(null);
     return;
   }
-  if (state.halted !== null || state.reads.revisions.length >= PROPOSALS_IN_FLIGHT_MAX) {
-    respond(state.halted === null ? OVERLOADED : unavailable(state));
+  if (state.reads.revisions.length >= PROPOSALS_IN_FLIGHT_MAX) {
+    respond(OVERLOADED);
     return;
   }
   const deadlineMs = state.ports.clock.nowMs() + timeoutMs;

@@ -149,8 +149,9 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
     }
     case "hello": {
       const membership = membershipOf(head.membership);
-      if (membership === null || typeof head.reply !== "boolean" || !bare) return null;
-      return { kind: "hello", membership, reply: head.reply };
+      const { reply, question = 0 } = head; // earlier versions ask no question
+      if (membership === null || typeof reply !== "boolean" || !isCounter(question) || !bare) return null;
+      return { kind: "hello", membership, reply, question };
     }
     case "forward":
       if (!isCounter(head.id) || !isCounter(head.term) || !isCounter(head.timeoutMs)) return null;

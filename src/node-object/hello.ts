@@ -1,21 +1,19 @@
 /**
- * Who is a member: nodes greet each other until the cluster is formed, or until one knows that its storage is lost (design
- * 02 §2, Identity). The rules are in forming.ts; here they are asked, and what they answer is written down.
+ * Nodes greet each other until the cluster is formed, and one that has lost its storage until it is a member again (design
+ * 02 §2, Identity). The rules are in forming.ts; here they are asked, and what they answer is written down. What the
+ * others do about a lost node is in readmission.ts.
  */
 import { nextInteger } from "../base/random.ts";
+import type { NodeId } from "../raft/types.ts";
 import { advanceForming, hearHello, type Membership } from "./forming.ts";
-import type { PeerEnvelope } from "./ports.ts";
+import type { PeerBody, PeerEnvelope } from "./ports.ts";
 import type { NodeState } from "./runtime-state.ts";
 
 /** Pause between two rounds of hello, in heartbeats: while forming, and once the storage is known to be lost. */
 const HELLO_HEARTBEATS = 4;
-const HELLO_HEARTBEATS_LOST = 100;
+export const HELLO_HEARTBEATS_LOST = 100;
 
-export function onHello(
-  state: NodeState,
-  envelope: PeerEnvelope,
-  hello: { readonly membership: Membership; readonly reply: boolean },
-): void {
+export function onHello(state: NodeState, envelope: PeerEnvelope, hello: Extract<PeerBody, { kind: "hello" }>): void {
   const { from, fromIncarnation } = envelope;
   if (hello.reply) {
     // Only an answer to this very incarnation counts (forming F1).
@@ -30,10 +28,16 @@ export function onHello(
       advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),
     );
   }
-  if (!hello.reply) sendHello(state, from, true, fromIncarnation);
+  const { question } = hello;
+  if (!hello.reply) sendHello(state, from, { reply: true, toIncarnation: fromIncarnation, question });
 }
 
-function adopt(state: NodeState, membership: Membership): void {
+/** The node is asked who it is; its answer repeats the question. */
+export function ask(state: NodeState, to: NodeId, question: number): void {
+  sendHello(state, to, { reply: false, toIncarnation: null, question });
+}
+
+export function adopt(state: NodeState, membership: Membership): void {
   if (membership === state.identity.membership) return;
   state.identity = { incarnation: state.identity.incarnation, membership };
   state.ports.storage.write({ identity: state.identity });
@@ -44,7 +48,12 @@ function adopt(state: NodeState, membership: Membership): void {
   state.helloAtMs = membership.kind === "formed" ? Number.POSITIVE_INFINITY : state.ports.clock.nowMs();
 }
 
-function sendHello(state: NodeState, to: number, reply: boolean, toIncarnation: number | null): void {
+function sendHello(
+  state: NodeState,
+  to: NodeId,
+  options: { readonly reply: boolean; readonly toIncarnation: number | null; readonly question: number },
+): void {
+  const { reply, toIncarnation, question } = options;
   const { membership, incarnation } = state.identity;
   const clusterId = membership.kind === "empty" ? null : membership.clusterId;
   state.ports.transport.send({
@@ -54,7 +63,7 @@ function sendHello(state: NodeState, to: number, reply: boolean, toIncarnation: 
     fromIncarnation: incarnation,
     to,
     toIncarnation,
-    body: { kind: "hello", membership, reply },
+    body: { kind: "hello", membership, reply, question },
   });
 }
 
@@ -70,7 +79,7 @@ export function sayHello(state: NodeState): void {
   if (nowMs < state.helloAtMs) return;
   const heartbeats = state.identity.membership.kind === "lost" ? HELLO_HEARTBEATS_LOST : HELLO_HEARTBEATS;
   state.helloAtMs = nowMs + heartbeats * state.config.heartbeatMs;
-  for (const id of state.config.members) if (id !== state.config.id) sendHello(state, id, false, null);
+  for (const id of state.config.members) if (id !== state.config.id) ask(state, id, 0);
   adopt(
     state,
     advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),

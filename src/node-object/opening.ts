@@ -1,16 +1,21 @@
-/** What a node of a formed cluster starts with: its state as it is in storage, asleep (sleep.ts S1). */
+/** What a node of a cluster starts with: its state as it is in storage, asleep (sleep.ts S1). */
 import { assert } from "../base/assert.ts";
 import { openMachine } from "../kv/machine.ts";
 import { Overlay } from "../kv/overlay.ts";
 import type { OrderedStore } from "../kv/store.ts";
-import { createLog } from "../raft/log.ts";
+import { createLog, membershipEntries, type RaftLog } from "../raft/log.ts";
+import { NO_MEMBERS } from "../raft/membership.ts";
 import { createRaft } from "../raft/state.ts";
 import { createHistoryView } from "../watch/history-view.ts";
 import { NO_DUTIES } from "./leader-duties.ts";
+import { foundingMembership, names } from "./members.ts";
 import type { LoadedState, NodeStorage } from "./ports.ts";
 import type { NodeState, Running } from "./runtime-state.ts";
 import { PROBE_AFTER_MS_MAX } from "./sleep.ts";
 import { openHub } from "./watching.ts";
+
+/** Of the log in one go, while it is searched for memberships. */
+const LOG_READ_BYTES = 4 << 20;
 
 export function openRunning(state: NodeState, clusterId: string, loaded: LoadedState): Running {
   const { config, ports } = state;
@@ -27,13 +32,10 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
       electionTimeoutMsMin: config.electionTimeoutMsMin,
       electionTimeoutMsMax: config.electionTimeoutMsMax,
       fence: config.fence,
+      isSelf: (membership) => names(membership, config.id, state.identity.incarnation),
     },
     random: state.random,
-    log: createLog((from, to, bytesMax) => ports.storage.readLog(from, to, bytesMax), {
-      ...loaded,
-      base: { index: 0, term: 0, timeMs: 0, membership: { voters: config.members, learners: [] } },
-      memberships: [],
-    }),
+    log: openLog(state, loaded),
     term: loaded.hardState.term,
     votedFor: loaded.hardState.votedFor,
     commit: machine.appliedIndex,
@@ -51,6 +53,9 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     seenLeader: null,
     seenTerm: raft.term,
     startTerm: raft.term,
+    strangers: new Map(),
+    changeAtMs: Number.NEGATIVE_INFINITY,
+    heard: null,
     batches: [],
     taken: new Map(),
     digests: new Map([[machine.appliedIndex, machine.digest]]),
@@ -67,6 +72,18 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     probeAfterMs: PROBE_AFTER_MS_MAX, // it has slept for longer than the first pauses
     dueAtWallMs: Number.POSITIVE_INFINITY,
   };
+}
+
+/** The log begins with the members of the founding; a node that was taken in later hears of its first ones by the log. */
+function openLog({ ports, identity }: NodeState, loaded: LoadedState): RaftLog {
+  const { membership } = identity;
+  const founding = membership.kind === "formed" ? foundingMembership(membership.members) : NO_MEMBERS;
+  const read = ports.storage.readLog.bind(ports.storage);
+  return createLog(read, {
+    ...loaded,
+    base: { index: 0, term: 0, timeMs: 0, membership: founding },
+    memberships: membershipEntries(read, 1, loaded.lastIndex, LOG_READ_BYTES),
+  });
 }
 
 /** The durable rows as an ordered store; rows change only by `flush`. */

@@ -21,10 +21,14 @@ export interface Identity {
   readonly incarnation: number;
   readonly membership:
     | { readonly kind: "empty" }
+    /**
+     * `members`: those with which the cluster began; all later changes are in the log. Of a node that was taken in later
+     * they are not known, and empty.
+     */
     /** All members have been asked, not all have adopted: no election yet. */
     | { readonly kind: "forming"; readonly clusterId: string; readonly members: readonly Member[] }
     | { readonly kind: "formed"; readonly clusterId: string; readonly members: readonly Member[] }
-    /** Empty storage that has heard of a cluster: neither votes nor acknowledges until re-admitted. */
+    /** Empty storage that has heard of a cluster: does not count and does not serve until re-admitted. */
     | { readonly kind: "lost"; readonly clusterId: string };
 }
 
@@ -81,7 +85,13 @@ export class CorruptionError extends Error {
 /** What nodes say to each other. */
 export type PeerBody =
   | { readonly kind: "raft"; readonly message: Message }
-  | { readonly kind: "hello"; readonly membership: Identity["membership"]; readonly reply: boolean }
+  | {
+      readonly kind: "hello";
+      readonly membership: Identity["membership"];
+      readonly reply: boolean;
+      /** A reply has that of the hello which it answers, and so is known to be no older; 0 = none. */
+      readonly question: number;
+    }
   /**
    * A follower hands a client's command to the leader of `term`. A leader takes an id once in its term and refuses any
    * other term, so a repeated or late message can never propose a command twice.

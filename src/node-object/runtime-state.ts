@@ -9,13 +9,15 @@ import type { applyEntries, Machine } from "../kv/machine.ts";
 import type { Overlay } from "../kv/overlay.ts";
 import { isAsleep, leaderOf, type RaftState } from "../raft/state.ts";
 import type { step } from "../raft/step.ts";
-import type { Event, NodeId } from "../raft/types.ts";
+import type { Event, NodeId, Output } from "../raft/types.ts";
 import type { HistoryView } from "../watch/history-view.ts";
 import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
-import type { Identity, NodeConfig, PeerBody, Ports } from "./ports.ts";
+import { incarnationOf } from "./members.ts";
+import type { Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
+import type { Stranger } from "./strangers.ts";
 
 /** The pure parts, so that the simulator can put a deliberate bug into one of them. */
 export interface Core {
@@ -33,7 +35,7 @@ export interface NodeState {
   /** After an abort this instance touches nothing any more (ports P3). */
   dead: boolean;
   halted: string | null;
-  /** Set once the cluster is formed. */
+  /** Set once the cluster is formed, and on a node that has lost its storage. */
   running: Running | null;
   /** Answers of peers while the cluster is not formed. */
   readonly answers: Map<NodeId, HelloAnswer>;
@@ -63,6 +65,12 @@ export interface Running {
   seenTerm: number;
   /** Last index of each batch of proposals that is not committed yet, oldest first. */
   readonly batches: number[];
+  /** Of each id the last storage that has spoken and is no member's by the log here. */
+  readonly strangers: Map<NodeId, Stranger>;
+  /** The leader does nothing about members before this (monotonic ms). */
+  changeAtMs: number;
+  /** Whose message this turn handles: answers go to the storage that it came from. */
+  heard: Member | null;
   /** The term in which this instance started: it led none of those up to here. */
   readonly startTerm: number;
   /** Ids of forwards that this instance took, per peer, oldest first (ports: `forward`). */
@@ -156,9 +164,7 @@ export interface Barrier {
 /** How the parts of the runtime feed the core; implemented by `runtime.ts`. */
 export type Drive = (state: NodeState, running: Running, event: Event) => DriveResult;
 
-export interface DriveResult {
-  readonly proposed: { readonly firstIndex: number; readonly term: number } | null;
-}
+export type DriveResult = Pick<Output, "proposed" | "refusal">;
 
 export function nextId(state: NodeState): number {
   state.nextId += 1;
@@ -167,18 +173,19 @@ export function nextId(state: NodeState): number {
 
 /** Sends to a peer under the cluster's identity; drops what has no addressee. */
 export function sendPeer(state: NodeState, to: NodeId, body: PeerBody): void {
-  const { membership, incarnation } = state.identity;
-  const formed = membership.kind === "forming" || membership.kind === "formed";
-  const member = formed ? membership.members.find((candidate) => candidate.id === to) : undefined;
-  state.ports.transport.send({
-    protocol: 1,
-    clusterId: membership.kind === "empty" ? null : membership.clusterId,
-    from: state.config.id,
-    fromIncarnation: incarnation,
-    to,
-    toIncarnation: member?.incarnation ?? null,
-    body,
-  });
+  const { running, config, identity } = state;
+  if (running === null) return;
+  const { clusterId, heard, raft } = running;
+  const toIncarnation = heard?.id === to ? heard.incarnation : incarnationOf(raft.log, to);
+  if (toIncarnation === null) return;
+  const { incarnation } = identity;
+  const from = config.id;
+  state.ports.transport.send({ protocol: 1, clusterId, from, fromIncarnation: incarnation, to, toIncarnation, body });
+}
+
+/** Set while this node serves clients: one that has lost its storage runs, but knows nothing of its own. */
+export function serving({ running, halted, identity }: NodeState): Running | null {
+  return halted === null && identity.membership.kind === "formed" ? running : null;
 }
 
 export function sweepBy(state: NodeState, atMs: number): void {

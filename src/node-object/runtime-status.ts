@@ -5,13 +5,13 @@ import type { NodePosition, NodeStatus } from "../api/backend.ts";
 import type { Outcome, Query, QueryResult } from "../kv/command.ts";
 import { evaluateQuery } from "../kv/machine.ts";
 import { leaderOf, logTimeMs } from "../raft/state.ts";
-import type { NodeState } from "./runtime-state.ts";
+import { type NodeState, serving } from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
 /** Evaluates a query on the applied state, whatever its age. */
 export function queryState(state: NodeState, query: Query): Outcome<QueryResult> {
-  const { running } = state;
-  if (running === null || state.halted !== null) return { ok: false, revision: 0, error: unavailable(state) };
+  const running = serving(state);
+  if (running === null) return { ok: false, revision: 0, error: unavailable(state) };
   const { clock } = state.ports;
   const logNowMs = logTimeMs(running.raft, clock.nowMs()) ?? clock.wallMs() + running.clockOffsetMs;
   return evaluateQuery(running.machine, query, Math.max(running.machine.timeMs, logNowMs));
@@ -26,7 +26,7 @@ export function position(state: NodeState): NodePosition {
     node: state.config.id,
     leader,
     revision: running?.machine.revision ?? 0,
-    ready: state.halted === null && running !== null && (leader !== null || running.asleep),
+    ready: serving(state) !== null && (leader !== null || running?.asleep === true),
     halted: state.halted,
   };
 }

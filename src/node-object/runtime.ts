@@ -16,7 +16,7 @@ import type { CommandResult, Outcome, Proposal, Query, QueryResult } from "../kv
 import { applyEntries } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
 import { step as raftStep } from "../raft/step.ts";
-import type { Event, Message } from "../raft/types.ts";
+import type { Event, NodeId } from "../raft/types.ts";
 import type { Subscribed, Subscription } from "../watch/hub.ts";
 import { applyCommitted, flushIfDue } from "./applying.ts";
 import {
@@ -28,10 +28,13 @@ import {
   sweepReads,
   waitForRevision,
 } from "./barriers.ts";
-import { onHello, sayHello } from "./hello.ts";
+import { sayHello } from "./hello.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
+import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
 import { openRunning } from "./opening.ts";
+import { onPeer } from "./peer-messages.ts";
 import { CorruptionError, type NodeConfig, type PeerEnvelope, type Ports } from "./ports.ts";
+import { noticeAdmission, readmit } from "./readmission.ts";
 import {
   type Core,
   type DriveResult,
@@ -39,6 +42,7 @@ import {
   type Running,
   routableLeader,
   sendPeer,
+  serving,
 } from "./runtime-state.ts";
 import { position, queryState, status } from "./runtime-status.ts";
 import {
@@ -51,7 +55,7 @@ import {
   quiesceIfIdle,
   wakeUp,
 } from "./sleep.ts";
-import { onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
+import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
   acknowledgeWatch,
   announceLeaderChange,
@@ -101,6 +105,10 @@ export interface Runtime {
   status(): NodeStatus;
   /** Digest of the state after entry `index`, if this instance still remembers it. */
   digestAt(index: number): string | null;
+  /** Null: the leader does it; it is done when it is committed. */
+  changeMember(change: MemberChange): MemberRefusal | null;
+  /** Null: the leader tries (thesis 3.10); it may go on leading. */
+  transferLeader(to: NodeId): MemberRefusal | null;
 }
 
 const ENDED: ErrorBody = {
@@ -139,7 +147,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
         if (state.running !== null && state.halted === null) onAlarmFired(state, state.running, drive);
         tick(state);
       }),
-    onPeer: (envelope) => turn(state, () => onPeer(state, envelope)),
+    onPeer: (envelope) => turn(state, () => onPeer(state, envelope, drive)),
     execute: ({ proposal, timeoutMs, respond }) => request(state, () => openCall(state, proposal, timeoutMs, respond)),
     barrier: ({ timeoutMs, respond }) => request(state, () => openBarrier(state, timeoutMs, respond)),
     waitRevision: ({ revision, timeoutMs, respond }) => {
@@ -170,6 +178,8 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     position: () => position(state),
     status: () => status(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
+    changeMember: (change) => ofLeader(state, (running) => changeMember(state, running, change, drive)),
+    transferLeader: (to) => ofLeader(state, (running) => drive(state, running, { kind: "transfer", to }).refusal),
   };
 }
 
@@ -189,6 +199,14 @@ function answered<T>(state: NodeState, ended: T, work: () => T): T {
     answer = work();
   });
   return answer;
+}
+
+/** A turn in which the leader is asked for something that is no command. */
+function ofLeader(state: NodeState, work: (running: Running) => MemberRefusal | null): MemberRefusal | null {
+  return answered<MemberRefusal | null>(state, "not_running", () => {
+    const running = serving(state);
+    return running === null ? "not_running" : work(running);
+  });
 }
 
 /** A turn of a client that needs the cluster, which is woken if it sleeps. */
@@ -241,60 +259,21 @@ function start(state: NodeState): void {
     return;
   }
   const { membership } = state.identity;
-  if (membership.kind !== "formed") {
-    state.helloAtMs = state.ports.clock.nowMs();
-    return;
-  }
+  if (membership.kind !== "formed") state.helloAtMs = state.ports.clock.nowMs();
+  if (membership.kind !== "formed" && membership.kind !== "lost") return;
   const running = openRunning(state, membership.clusterId, loaded);
   state.running = running;
   // This instance sleeps until it is wanted (sleep.ts S1).
   if (isOverdue(state, running)) wakeUp(state, running, drive);
 }
 
-/** Formed in this turn: there has never been a leader, so nobody is waited for. */
-function beginIfFormed(state: NodeState): void {
+/** Formed in this turn: there has never been a leader, so nobody is waited for. A lost node waits to be taken in. */
+function beginIfMember(state: NodeState): void {
   const { membership } = state.identity;
-  if (state.running !== null || membership.kind !== "formed") return;
+  if (state.running !== null || (membership.kind !== "formed" && membership.kind !== "lost")) return;
   const running = openRunning(state, membership.clusterId, state.ports.storage.load());
   state.running = running;
-  wakeUp(state, running, drive);
-}
-
-function onPeer(state: NodeState, envelope: PeerEnvelope): void {
-  const { from, body } = envelope;
-  if (envelope.to !== state.config.id || !state.config.members.includes(from) || from === state.config.id) return;
-  if (body.kind === "hello") {
-    onHello(state, envelope, body);
-    return;
-  }
-  const { running, identity } = state;
-  if (running === null || state.halted !== null || identity.membership.kind !== "formed") return;
-  if (envelope.clusterId !== running.clusterId || envelope.toIncarnation !== identity.incarnation) return;
-  const member = identity.membership.members.find(({ id }) => id === from);
-  if (member?.incarnation !== envelope.fromIncarnation) return; // the storage behind that id is not the member's
-  switch (body.kind) {
-    case "raft":
-      noticeMessage(state, running, body.message);
-      drive(state, running, { kind: "message", from, message: body.message });
-      return;
-    case "forward":
-      noticeRequest(state, running, drive);
-      onForward(state, running, from, body);
-      return;
-    case "topic":
-      state.ports.watchers.topic(body.topic, body.payload);
-      return;
-    case "forward_reply":
-      onForwardReply(state, body.id, body.outcome);
-      return;
-  }
-}
-
-/** What the runtime itself reads of a message on its way to the core. */
-function noticeMessage(state: NodeState, running: Running, message: Message): void {
-  if (message.kind === "read_index") running.activeAtMs = state.ports.clock.nowMs();
-  const timed = message.kind === "quiesce" || (message.kind === "read_index_reply" && message.index !== null);
-  if (timed) running.clockOffsetMs = message.timeMs - state.ports.clock.wallMs();
+  if (membership.kind === "formed") wakeUp(state, running, drive);
 }
 
 /** Lossy: whoever cannot be reached now hears nothing (design 01 §4). */
@@ -328,12 +307,12 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
   running.commitIndex = output.commitIndex;
   running.wakeAtMs = output.wakeAtMs;
   for (const { context, index } of output.reads) onReadIndex(state, context, index);
-  return { proposed: output.proposed };
+  return output;
 }
 
 /** The end of a turn: apply what is committed, answer, propose what gathered, until nothing more moves. */
 function settle(state: NodeState): void {
-  beginIfFormed(state);
+  beginIfMember(state);
   const { running } = state;
   const nowMs = state.ports.clock.nowMs();
   if (nowMs >= state.sweepAtMs) {
@@ -348,9 +327,11 @@ function settle(state: NodeState): void {
     askAgain(state);
     rerouteCalls(state, running);
   }
+  noticeAdmission(state, running);
   applyCommitted(state, running);
   askForContext(state, running, drive);
   runDuties(state, running, nowMs);
+  readmit(state, running, nowMs, drive);
   proposeQueued(state, running, drive);
   applyCommitted(state, running);
   serveReads(state, running);
@@ -374,7 +355,8 @@ function arm(state: NodeState): void {
     }
   }
   state.ports.wake.setTimer(atMs);
-  if (running === null || !running.asleep) armWatchdog(state);
+  // A lost node greets on, also when its instance has gone: nobody else would wake it.
+  if (running === null || !running.asleep || state.identity.membership.kind === "lost") armWatchdog(state);
 }
 
 function tick(state: NodeState): void {

@@ -12,6 +12,7 @@
 import { isAsleep, laggingPeers, leaderOf, logTimeMs } from "../raft/state.ts";
 import { flush } from "./applying.ts";
 import { dutiesRest, nextWorkMs } from "./leader-duties.ts";
+import { readmissionRests } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 
 const ALARM_AHEAD_MS_MIN = 5_000;
@@ -51,6 +52,7 @@ export function quiesceIfIdle(state: NodeState, running: Running, nowMs: number,
   if (running.asleep) return; // woken in this very turn
   if (nowMs < running.activeAtMs + state.config.quiesceAfterMs) return;
   if (state.calls.open.size > 0 || !dutiesRest(state, running, nowMs)) return;
+  if (!readmissionRests(state, running, raft.role, nowMs)) return;
   if (running.machine.appliedIndex < raft.log.lastIndex) return;
   drive(state, running, { kind: "quiesce" });
 }

@@ -26,7 +26,7 @@ import type { HubLimits } from "../watch/limits.ts";
 import { announceLeader, publish } from "../watch/publish.ts";
 import { pump } from "../watch/pump.ts";
 import type { Ports } from "./ports.ts";
-import type { NodeState, Running } from "./runtime-state.ts";
+import { type NodeState, type Running, serving } from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
 /** The hub of a node that begins to run at `revision`, with the watches that outlived its predecessor. */
@@ -44,8 +44,8 @@ export function openHub(ports: Ports, revision: number, limits: Partial<HubLimit
 }
 
 export function subscribeWatch(state: NodeState, subscription: Subscription): Subscribed {
-  const { running } = state;
-  if (running === null || state.halted !== null) return { ok: false, error: unavailable(state) };
+  const running = serving(state);
+  if (running === null) return { ok: false, error: unavailable(state) };
   const subscribed = subscribe(running.hub, subscription);
   if (subscribed.ok) pumpSoon(state, running);
   return subscribed;

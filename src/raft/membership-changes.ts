@@ -66,7 +66,7 @@ function refusalOf(state: RaftState, role: Leader, wanted: Membership | null, no
 }
 
 /** G3. A learner that answers and is at most one append behind. */
-function isCaughtUp(state: RaftState, role: Leader, id: NodeId, nowMs: number): boolean {
+export function isCaughtUp(state: RaftState, role: Leader, id: NodeId, nowMs: number): boolean {
   const progress = role.progress.get(id);
   if (progress === undefined || progress.leftAt !== null || !isReachable(state, progress, nowMs)) return false;
   return progress.kind === "replicate" && progress.match + PROMOTION_LAG_ENTRIES_MAX >= state.log.lastIndex;

@@ -26,6 +26,11 @@ export interface RaftConfig {
   readonly electionTimeoutMsMax: number;
   /** Confirmation rounds count only behind a storage write (design 02 §1, fence). */
   readonly fence: boolean;
+  /**
+   * Whether the member of this id in a membership is this very node: the log may tell of an earlier storage behind the
+   * id, and what that one might do is not for this one (S08). Absent: there is one storage for ever.
+   */
+  readonly isSelf?: (membership: Membership) => boolean;
 }
 
 export interface RaftState {
@@ -256,11 +261,15 @@ export function isQuorum(state: RaftState, agrees: (id: NodeId) => boolean): boo
  * lead (thesis 4.2.2, a leader that crashed while it removed itself from an even number of voters).
  */
 export function mayCampaign(state: RaftState): boolean {
-  const { id } = state.config;
-  if (isVoter(state, id)) return true;
   const { memberships } = state.log;
+  const { index, membership } = newestMembership(state.log);
+  if (votesIn(state, membership)) return true;
   const before = memberships[memberships.length - 2];
-  return newestMembership(state.log).index > state.commit && before?.membership.voters.includes(id) === true;
+  return index > state.commit && before !== undefined && votesIn(state, before.membership);
+}
+
+function votesIn({ config }: RaftState, membership: Membership): boolean {
+  return membership.voters.includes(config.id) && (config.isSelf?.(membership) ?? true);
 }
 
 /** A follower that has answered within an election timeout. */

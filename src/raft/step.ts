@@ -145,6 +145,11 @@ function onTick(state: RaftState, nowMs: number, wallMs: number, out: MutableOut
 function isHeard(state: RaftState, from: NodeId, { kind }: Message): boolean {
   if (isMember(state, from) || leaderOf(state) === from) return true;
   if (state.role.kind === "leader" && state.role.progress.has(from)) return true;
+  return isForStrangers(kind);
+}
+
+/** What any node may say to any other one, whatever the log of the receiver tells of the sender. */
+export function isForStrangers(kind: Message["kind"]): boolean {
   return kind === "append" || kind === "snapshot_offer" || kind === "pre_vote" || kind === "vote";
 }
 

@@ -135,7 +135,7 @@ export const OUTCOMES: { readonly [Kind in ForwardOutcome["kind"]]: fc.Arbitrary
 
 export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBody> } = {
   raft: fc.record({ kind: fc.constant("raft" as const), message: fc.oneof(...Object.values(MESSAGES)) }),
-  hello: fc.record({ kind: fc.constant("hello" as const), membership, reply: fc.boolean() }),
+  hello: fc.record({ kind: fc.constant("hello" as const), membership, reply: fc.boolean(), question: counter }),
   forward: fc.record({
     kind: fc.constant("forward" as const),
     id: counter,

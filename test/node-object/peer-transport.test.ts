@@ -114,7 +114,7 @@ describe("ways", () => {
   });
 
   test("elections and hello go by fetch even beside a stream, and dial none", async () => {
-    const hello: PeerBody = { kind: "hello", membership: { kind: "empty" }, reply: false };
+    const hello: PeerBody = { kind: "hello", membership: { kind: "empty" }, reply: false, question: 0 };
     one.transport.send(envelope(1, 2, vote));
     one.transport.send(envelope(1, 2, hello));
     expect(one.requests).toEqual(["/peer/message 2", "/peer/message 2"]);

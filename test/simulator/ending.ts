@@ -11,9 +11,19 @@ import { requireNobodyForgotten, requireSilence, requireWaking } from "./ending-
 import type { Faults } from "./faults.ts";
 import type { World } from "./host.ts";
 import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
+import { isVoter, membershipInForce } from "./membership.ts";
 import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
-import { membersOf, QUIET_MS_MAX, requireNobodyBehind, runUntilQuiet, runWhile, statusText } from "./settling.ts";
+import {
+  LEFT_BEHIND_MS_MAX,
+  membersOf,
+  QUIET_MS_MAX,
+  requireNobodyBehind,
+  runUntilQuiet,
+  runWhile,
+  statusText,
+} from "./settling.ts";
+import { isLost } from "./sleep.ts";
 import { Violation } from "./violation.ts";
 import { askWatchClients, calmWatchClients, lateWatchers, untoldWatchers, type WatchClients } from "./watch-clients.ts";
 import { newestRevision, type Workload } from "./workload.ts";
@@ -29,6 +39,7 @@ const DISTURBED_RATE = 0.5;
 export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
   const { world } = faults;
   runUntilQuiet(world, workload);
+  requireMembers(world);
   calmWatchClients(watching);
   askWatchClients(watching, true);
   requireNobodyBehind(world, watching);
@@ -47,6 +58,16 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   }
   requireWatchers(world, watching);
   requireAnswers(world);
+}
+
+/** Whoever was wiped votes again, although nobody asks for it. */
+function requireMembers(world: World): void {
+  const missing = () => world.hosts.filter((host) => !isVoter(world, host) || isLost(host));
+  const deadline = world.now + LEFT_BEHIND_MS_MAX;
+  runWhile(world, () => world.now < deadline && missing().length > 0);
+  if (missing().length === 0) return;
+  const detail = `${missing().map(({ id }) => id)} of ${JSON.stringify(membershipInForce(world))}: ${statusText(world)}`;
+  throw new Violation("lost node is admitted again", detail);
 }
 
 /** A leader, and a fresh write through every node. */

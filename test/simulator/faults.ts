@@ -3,10 +3,10 @@ import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
 import { push } from "./event-queue.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
+import { canSpare } from "./membership.ts";
 import { calm, cut, mend, mendAll } from "./network.ts";
 import type { Profile } from "./profile.ts";
 import { scheduleRest } from "./rests.ts";
-import { isLost } from "./sleep.ts";
 import { killInstance } from "./turn.ts";
 import {
   crashHost,
@@ -148,8 +148,7 @@ function wipe(faults: Faults, host: Host): boolean {
     faults.wiped = count;
     return true;
   }
-  if (faults.wiped + 1 > (profile.size - 1) / 2 || isLost(host)) return false;
-  faults.wiped += 1;
+  if (!canSpare(world, host)) return false;
   wipeHost(world, host, nextFloat(world.random) * 300);
   return true;
 }

@@ -11,6 +11,7 @@
  *     the commands of the leader, which nobody waits for.
  */
 import type { Proposal } from "../../src/kv/command.ts";
+import { forMachine } from "../../src/node-object/applying.ts";
 import type { History, WriteRecord } from "./history.ts";
 import { searchKeys } from "./key-search.ts";
 import { applyModel, createModel, type Model, type ModelAnswer } from "./model.ts";
@@ -50,8 +51,9 @@ function replayLog(model: Model, history: History, committed: readonly Committed
   const reads = readsByIndex(history);
   for (const record of reads.get(0) ?? []) checkRead(model, record);
   for (const one of committed) {
-    const { index, payload } = one.entry;
-    const expected = applyModel(model, one.entry);
+    const entry = forMachine(one.entry);
+    const { index, payload } = entry;
+    const expected = applyModel(model, entry);
     checkApplied(model, one, expected);
     for (const record of reads.get(index) ?? []) checkRead(model, record);
     const id = payload === "" ? null : operationOf(JSON.parse(payload));

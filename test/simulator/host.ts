@@ -9,7 +9,7 @@ import type { Identity, NodeConfig, PeerEnvelope, Ports } from "../../src/node-o
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { RaftState } from "../../src/raft/state.ts";
 import type { step } from "../../src/raft/step.ts";
-import type { HardState, NodeId } from "../../src/raft/types.ts";
+import type { HardState, Membership, NodeId } from "../../src/raft/types.ts";
 import type { HubLimits } from "../../src/watch/limits.ts";
 import type { MonotonicClock } from "./clock.ts";
 import type { Disk, Journal } from "./disk.ts";
@@ -63,6 +63,8 @@ export interface Instance {
   /** When the queue holds a timer event for this instance; Infinity = none. */
   timerEventAt: number;
   readonly calls: Set<Call>;
+  /** Of a leader: by whose majority its commit index has moved last. */
+  committedUnder: Membership | null;
   // Watermarks of the checkers.
   asleep: boolean;
   seenCommit: number;

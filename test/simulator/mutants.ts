@@ -384,7 +384,7 @@ function answerForTheAbsent(runtime: Runtime, config: NodeConfig): Runtime {
   const patience = 3 * config.members.length;
   let answers = 0;
   const forge = (template: PeerEnvelope, from: number, membership: Forged): void => {
-    const body = { kind: "hello", membership, reply: true } as const;
+    const body = { kind: "hello", membership, reply: true, question: 0 } as const;
     runtime.onPeer({ ...template, from, fromIncarnation: from, body });
   };
   return overridden(runtime, {

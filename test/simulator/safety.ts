@@ -12,9 +12,12 @@
 import type { ChangeEvent, CommandResult, Outcome } from "../../src/kv/command.ts";
 import { applyEntries, type Machine, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
+import { forMachine } from "../../src/node-object/applying.ts";
 import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
-import type { Entry, NodeId } from "../../src/raft/types.ts";
-import type { Host, Instance, World } from "./host.ts";
+import { parseMembership } from "../../src/raft/membership.ts";
+import type { Entry, Membership, NodeId } from "../../src/raft/types.ts";
+import { type Host, hostOf, type Instance, type World } from "./host.ts";
+import { isReplaced } from "./membership.ts";
 import { Violation } from "./violation.ts";
 
 export interface Safety {
@@ -34,6 +37,8 @@ export interface Safety {
   /** `committed[i]` is the committed entry of index i + 1. */
   readonly committed: Committed[];
   clusterId: string | null;
+  /** The last one that was committed; null: that of the founding. */
+  membership: Membership | null;
   readonly replay: Machine;
   readonly apply: typeof applyEntries;
   /** By revision: what watchers must see, each event with the one before it on its key. */
@@ -77,6 +82,7 @@ export function createSafety(size: number, apply: typeof applyEntries = applyEnt
     written: [],
     committed: [],
     clusterId: null,
+    membership: null,
     replay: openMachine(new MemoryStore()),
     apply,
     events: [[]],
@@ -192,16 +198,20 @@ function checkCommit(world: World, instance: Instance, commit: number, term: num
   instance.seenCommit = commit;
 }
 
-/** A leader commits what a majority holds durably. Whoever was wiped since may have held it. */
+/** A leader commits what a majority of the voters holds durably. Whoever was wiped since may have held it. */
 function checkBacking(world: World, leader: Instance, index: number): void {
   const entry = entryOf(leader, index);
-  let holders = 0;
-  for (const { disk, live } of world.hosts) {
+  const membership = leader.committedUnder;
+  if (membership === null) return;
+  const holders = membership.voters.filter((id) => {
+    const host = hostOf(world, id);
+    const { disk, live } = host;
     const durable = live === null ? disk.log.length : live.durableLastIndex;
-    if (disk.serial % 1000 > 0 || (index <= durable && disk.log[index - 1]?.term === entry?.term)) holders += 1;
-  }
-  if (holders * 2 > world.hosts.length) return;
-  const detail = `node ${leader.host.id} commits ${index}, durable on ${holders} of ${world.hosts.length} nodes`;
+    return isReplaced(membership, host) || (index <= durable && disk.log[index - 1]?.term === entry?.term);
+  });
+  const { voters } = membership;
+  if (holders.length * 2 > voters.length) return;
+  const detail = `node ${leader.host.id} commits ${index}, durable on ${holders.join()} of the voters ${voters.join()}`;
   throw new Violation("commit is backed by a majority", detail);
 }
 
@@ -214,7 +224,8 @@ function declareCommitted(world: World, entry: Entry, declaredTerm: number): voi
     );
   }
   const before = safety.replay.revision;
-  const { outcome, events, digest } = safety.apply(safety.replay, [entry])[0]!;
+  if (entry.kind === "membership") safety.membership = parseMembership(entry.payload);
+  const { outcome, events, digest } = safety.apply(safety.replay, [forMachine(entry)])[0]!;
   const { revision, logicalBytes } = safety.replay;
   if (revision !== before && revision !== before + 1) {
     throw new Violation("revisions are dense", `entry ${entry.index} moved the revision from ${before} to ${revision}`);

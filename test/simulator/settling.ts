@@ -9,7 +9,7 @@ import { advance } from "./world.ts";
 /** Virtual time that a healed cluster has to answer everything and to agree. */
 export const QUIET_MS_MAX = 20_000;
 /** A sleeping leader looks for members that are behind once a minute; the watchdog of a node fires within 15 s. */
-const LEFT_BEHIND_MS_MAX = 100_000;
+export const LEFT_BEHIND_MS_MAX = 100_000;
 
 export function runWhile(world: World, condition: () => boolean): void {
   while (condition()) if (!advance(world)) return;

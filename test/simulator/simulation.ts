@@ -6,10 +6,10 @@ import { createFaults, type Faults, heal, isFormed, startFaults } from "./faults
 import { checkHistory } from "./history-check.ts";
 import type { Mutation } from "./host.ts";
 import { checkPromises } from "./lease-check.ts";
+import { canElect } from "./membership.ts";
 import { chooseProfile, type Profile } from "./profile.ts";
 import { checkQuota } from "./quota-check.ts";
 import { runUntilQuiet, runWhile } from "./settling.ts";
-import { isLost } from "./sleep.ts";
 import { describeTrace } from "./trace.ts";
 import { Violation } from "./violation.ts";
 import { startWatchClients, type WatchClients, type WatchCounts } from "./watch-clients.ts";
@@ -122,9 +122,8 @@ function runPhases(faults: Faults, workload: Workload, watching: WatchClients, o
   heal(faults);
   workload.stopped = true;
   // After a majority has been wiped nothing can go on; what was acknowledged must still not be contradicted.
-  const majorityLost = world.hosts.filter(isLost).length * 2 > world.hosts.length;
-  if (majorityLost) runUntilQuiet(world, workload);
-  else requireProgress(faults, workload, watching);
+  if (canElect(world)) requireProgress(faults, workload, watching);
+  else runUntilQuiet(world, workload);
   checkHistory(workload.history, world.safety.committed, { search: seed % 4 === 0 });
   checkQuota(world);
 }

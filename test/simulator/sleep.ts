@@ -62,9 +62,9 @@ function isHostAsleep(host: Host): boolean {
   return host.live === null || isInstanceAsleep(host.live);
 }
 
-/** Wiped since it was formed: it neither votes nor serves until it is re-admitted. */
+/** Wiped, and not a member again: it neither counts nor serves until it is re-admitted. */
 export function isLost(host: Host): boolean {
-  return host.disk.serial % 1000 > 0;
+  return host.disk.serial % 1000 > 0 && !isFormedHost(host);
 }
 
 const CAUSES_WITHIN: ReadonlySet<SimEvent["kind"]> = new Set(["timer", "synced", "socket"]);

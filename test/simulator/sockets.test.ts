@@ -42,6 +42,8 @@ function idleRuntime(): Runtime {
     position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
     status: () => ({ applied_index: 0, halted: null }) as NodeStatus,
     digestAt: () => null,
+    changeMember: () => null,
+    transferLeader: () => null,
   };
 }
 

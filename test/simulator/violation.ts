@@ -30,6 +30,7 @@ export type Rule =
   | "a sleeping cluster is silent"
   | "a sleeping cluster wakes"
   | "nobody is left behind"
+  | "lost node is admitted again"
   | "removal ends"
   | "definite failure has no effect"
   | "real-time order"

@@ -9,7 +9,7 @@ import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";
 import { createRuntime } from "../../src/node-object/runtime.ts";
 import type { Core } from "../../src/node-object/runtime-state.ts";
-import { leaderOf } from "../../src/raft/state.ts";
+import { leaderOf, membershipOf } from "../../src/raft/state.ts";
 import { step as realStep } from "../../src/raft/step.ts";
 import type { NodeId } from "../../src/raft/types.ts";
 import { setRate } from "./clock.ts";
@@ -257,6 +257,7 @@ export function startInstance(world: World, host: Host): Instance | null {
     timerAtMs: Number.POSITIVE_INFINITY,
     timerEventAt: Number.POSITIVE_INFINITY,
     calls: new Set(),
+    committedUnder: null,
     asleep: false,
     seenCommit: 0,
     seenTerm: 0,
@@ -271,7 +272,10 @@ export function startInstance(world: World, host: Host): Instance | null {
   const core: Core = {
     step(...[state, event, nowMs, wallClockMs]: Parameters<typeof realStep>) {
       instance.raft = state;
-      return mutatedStep(state, event, nowMs, wallClockMs);
+      const { commit } = state;
+      const output = mutatedStep(state, event, nowMs, wallClockMs);
+      if (state.commit > commit) instance.committedUnder = membershipOf(state);
+      return output;
     },
     apply: world.safety.apply,
     hubLimits: options.hubLimits,

@@ -1,0 +1,61 @@
+/** What a peer says, on its way to the part of the runtime that it is for. */
+import { isForStrangers } from "../raft/step.ts";
+import type { Message } from "../raft/types.ts";
+import { onHello } from "./hello.ts";
+import { incarnationOf } from "./members.ts";
+import type { PeerEnvelope } from "./ports.ts";
+import { nextLost } from "./readmission.ts";
+import type { Drive, NodeState, Running } from "./runtime-state.ts";
+import { noticeRequest, wakeUp } from "./sleep.ts";
+import { isMet, noticeHello } from "./strangers.ts";
+import { onForward, onForwardReply } from "./waiters.ts";
+
+export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): void {
+  const { from, fromIncarnation, body } = envelope;
+  if (envelope.to !== state.config.id || !state.config.members.includes(from) || from === state.config.id) return;
+  const { running, identity } = state;
+  if (body.kind === "hello") {
+    onHello(state, envelope, body);
+    if (running === null || state.halted !== null) return;
+    if (noticeHello(state, running, envelope, body) && nextLost(running)?.id === from) wakeUp(state, running, drive);
+    return;
+  }
+  if (running === null || state.halted !== null) return;
+  if (envelope.clusterId !== running.clusterId || envelope.toIncarnation !== identity.incarnation) return;
+  if (!isHeard(state, running, envelope)) return;
+  switch (body.kind) {
+    case "raft":
+      noticeMessage(state, running, body.message);
+      running.heard = { id: from, incarnation: fromIncarnation };
+      drive(state, running, { kind: "message", from, message: body.message });
+      running.heard = null;
+      return;
+    case "forward":
+      noticeRequest(state, running, drive);
+      onForward(state, running, from, body);
+      return;
+    case "topic":
+      state.ports.watchers.topic(body.topic, body.payload);
+      return;
+    case "forward_reply":
+      onForwardReply(state, body.id, body.outcome);
+      return;
+  }
+}
+
+/** Whether the sender is who the log says, or need not be (members.ts M1, M2). */
+function isHeard(state: NodeState, running: Running, envelope: PeerEnvelope): boolean {
+  const { from, fromIncarnation, body } = envelope;
+  const { log } = running.raft;
+  if (incarnationOf(log, from) === fromIncarnation) return true;
+  if (body.kind !== "raft" || !isForStrangers(body.message.kind)) return false;
+  // A node that knows of no membership yet follows whoever leads.
+  return state.identity.membership.kind === "lost" || isMet(state, running, envelope);
+}
+
+/** What the runtime itself reads of a message on its way to the core. */
+function noticeMessage(state: NodeState, running: Running, message: Message): void {
+  if (message.kind === "read_index") running.activeAtMs = state.ports.clock.nowMs();
+  const timed = message.kind === "quiesce" || (message.kind === "read_index_reply" && message.index !== null);
+  if (timed) running.clockOffsetMs = message.timeMs - state.ports.clock.wallMs();
+}
