@@ -50,6 +50,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     startTerm: raft.term,
     batches: [],
     taken: new Map(),
+    replies: new Map(),
     digests: new Map([[machine.appliedIndex, machine.digest]]),
     duties: NO_DUTIES,
     hub: openHub(ports, machine.revision, state.core.hubLimits),

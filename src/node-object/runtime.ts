@@ -28,6 +28,8 @@ import {
   sweepReads,
   waitForRevision,
 } from "./barriers.ts";
+import { createCallQueue } from "./call-queue.ts";
+import { forwardQueued, onForward, onForwardReply, sendReplies } from "./forwarding.ts";
 import { onHello, sayHello } from "./hello.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
 import { openRunning } from "./opening.ts";
@@ -51,7 +53,8 @@ import {
   quiesceIfIdle,
   wakeUp,
 } from "./sleep.ts";
-import { onForward, onForwardReply, openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
+import { createTopicRelay, publishTopic, relayAtMs, relayTopics } from "./topic-relay.ts";
+import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
   acknowledgeWatch,
   announceLeaderChange,
@@ -126,8 +129,16 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     helloAtMs: Number.POSITIVE_INFINITY,
     alarmAtWallMs: null,
     nextId: nextInteger(random, 1, 2 ** 31) * 2 ** 16,
-    calls: { open: new Map(), byIndex: new Map(), queue: [], queuedBytes: 0 },
+    calls: {
+      open: new Map(),
+      byIndex: new Map(),
+      queue: createCallQueue(),
+      outbound: createCallQueue(),
+      underWay: [],
+      queuedBytes: 0,
+    },
     reads: { waiting: [], asked: null, confirmed: [], revisions: [] },
+    relay: createTopicRelay(),
     sweepAtMs: Number.POSITIVE_INFINITY,
   };
   return {
@@ -166,7 +177,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
       requestProgress: (connection, watchId) => turn(state, () => requestWatchProgress(state, connection, watchId)),
       closeConnection: (connection) => turn(state, () => closeWatches(state, connection)),
     },
-    publishTopic: (topic, payload) => turn(state, () => publishTopic(state, topic, payload)),
+    publishTopic: (topic, payload) => turn(state, () => publishTopic(state, { topic, payload })),
     position: () => position(state),
     status: () => status(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
@@ -281,11 +292,11 @@ function onPeer(state: NodeState, envelope: PeerEnvelope): void {
       noticeRequest(state, running, drive);
       onForward(state, running, from, body);
       return;
-    case "topic":
-      state.ports.watchers.topic(body.topic, body.payload);
+    case "topics":
+      for (const { topic, payload } of body.messages) state.ports.watchers.topic(topic, payload);
       return;
     case "forward_reply":
-      onForwardReply(state, body.id, body.outcome);
+      for (const reply of body.replies) onForwardReply(state, reply);
       return;
   }
 }
@@ -295,15 +306,6 @@ function noticeMessage(state: NodeState, running: Running, message: Message): vo
   if (message.kind === "read_index") running.activeAtMs = state.ports.clock.nowMs();
   const timed = message.kind === "quiesce" || (message.kind === "read_index_reply" && message.index !== null);
   if (timed) running.clockOffsetMs = message.timeMs - state.ports.clock.wallMs();
-}
-
-/** Lossy: whoever cannot be reached now hears nothing (design 01 §4). */
-function publishTopic(state: NodeState, topic: string, payload: string): void {
-  if (state.running === null || state.halted !== null) return;
-  state.ports.watchers.topic(topic, payload);
-  for (const id of state.config.members) {
-    if (id !== state.config.id) sendPeer(state, id, { kind: "topic", topic, payload });
-  }
 }
 
 /** Feeds one event to the core and carries out what must leave or be written, in order (N1). */
@@ -336,6 +338,7 @@ function settle(state: NodeState): void {
   beginIfFormed(state);
   const { running } = state;
   const nowMs = state.ports.clock.nowMs();
+  relayTopics(state, nowMs);
   if (nowMs >= state.sweepAtMs) {
     state.sweepAtMs = Math.min(sweepCalls(state, nowMs), sweepReads(state, nowMs));
   }
@@ -349,10 +352,14 @@ function settle(state: NodeState): void {
     rerouteCalls(state, running);
   }
   applyCommitted(state, running);
+  // Before this turn's own writes, which would hold them back.
+  sendReplies(state, running);
   askForContext(state, running, drive);
   runDuties(state, running, nowMs);
+  forwardQueued(state, running);
   proposeQueued(state, running, drive);
   applyCommitted(state, running);
+  sendReplies(state, running);
   serveReads(state, running);
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
@@ -365,7 +372,7 @@ function settle(state: NodeState): void {
 function arm(state: NodeState): void {
   if (state.halted !== null) return; // a halted node arms nothing
   const { running } = state;
-  let atMs = Math.min(state.helloAtMs, state.sweepAtMs);
+  let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state));
   if (running !== null) {
     const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
     atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs);
