@@ -23,7 +23,7 @@ export type Decoded =
   | { readonly ok: false; readonly reason: string };
 
 /** Positions in this list are written to disk and to the network: append only. */
-const ENTRY_KINDS = ["leader_start", "command"] as const satisfies readonly Entry["kind"][];
+const ENTRY_KINDS = ["leader_start", "command", "membership"] as const satisfies readonly Entry["kind"][];
 
 // --- entries ---------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ export interface Entry {
   readonly term: number;
   /** The state machine's only clock: never lower than the previous entry's (design 02 §3). */
   readonly timeMs: number;
-  readonly kind: "leader_start" | "command";
+  readonly kind: "leader_start" | "command" | "membership";
+  /** Opaque, but for `membership` (`membership.ts`). */
   readonly payload: string;
   /** UTF-8 length of `payload`, computed once. */
   readonly payloadBytes: number;

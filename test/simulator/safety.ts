@@ -14,6 +14,7 @@ import { applyEntries, type Machine, openMachine } from "../../src/kv/machine.ts
 import { MemoryStore } from "../../src/kv/memory-store.ts";
 import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
 import type { Entry, NodeId } from "../../src/raft/types.ts";
+import { baseIndex, entryAt, lastIndex, termAt } from "./disk.ts";
 import type { Host, Instance, World } from "./host.ts";
 import { Violation } from "./violation.ts";
 
@@ -107,7 +108,7 @@ export function checkTurn(world: World, instance: Instance): void {
   if (!instance.superseded) {
     const { disk } = host;
     if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
-    if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance, world.now);
+    if (disk.writtenFrom <= lastIndex(disk)) checkWritten(safety, instance, world.now);
   }
   if (raft === null) return;
   if (raft.term < instance.seenTerm) {
@@ -121,9 +122,10 @@ export function checkTurn(world: World, instance: Instance): void {
 
 function checkWritten(safety: Safety, instance: Instance, atMs: number): void {
   const { disk } = instance.host;
-  for (let index = disk.writtenFrom; index <= disk.log.length; index += 1) {
-    const entry = disk.log[index - 1]!;
-    const termBefore = disk.log[index - 2]?.term ?? 0;
+  for (let index = disk.writtenFrom; index <= lastIndex(disk); index += 1) {
+    const entry = entryAt(disk, index);
+    if (entry === undefined) continue; // written and dropped in one turn
+    const termBefore = termAt(disk, index - 1) ?? 0;
     const others = safety.written[index] ?? [];
     safety.written[index] = others;
     const known = others.find((other) => other.entry.term === entry.term);
@@ -161,6 +163,7 @@ function checkLeader(world: World, instance: Instance, term: number): void {
   let index = safety.committed.length;
   while (index > 0 && safety.committed[index - 1]!.declaredTerm >= term) index -= 1;
   if (index === 0) return;
+  if (isCovered(instance, index)) return;
   const held = entryOf(instance, index);
   if (held === undefined || held.term !== safety.committed[index - 1]!.entry.term) {
     const detail = `node ${instance.host.id}, leader of term ${term}, lacks committed entry ${index}`;
@@ -175,6 +178,7 @@ function checkCommit(world: World, instance: Instance, commit: number, term: num
     throw new Violation("commit never falls", `node ${id} from ${instance.seenCommit} to ${commit}`);
   }
   for (let index = instance.seenCommit + 1; index <= commit; index += 1) {
+    if (isCovered(instance, index)) continue;
     const entry = entryOf(instance, index);
     if (entry === undefined) {
       if (instance.superseded) continue; // Its disk is gone, and the entry is no longer in its memory.
@@ -197,8 +201,10 @@ function checkBacking(world: World, leader: Instance, index: number): void {
   const entry = entryOf(leader, index);
   let holders = 0;
   for (const { disk, live } of world.hosts) {
-    const durable = live === null ? disk.log.length : live.durableLastIndex;
-    if (disk.serial % 1000 > 0 || (index <= durable && disk.log[index - 1]?.term === entry?.term)) holders += 1;
+    const durable = live === null ? lastIndex(disk) : live.durableLastIndex;
+    // What lies below a base was committed and is covered by the state.
+    const holds = index <= baseIndex(disk) || termAt(disk, index) === entry?.term;
+    if (disk.serial % 1000 > 0 || (index <= durable && holds)) holders += 1;
   }
   if (holders * 2 > world.hosts.length) return;
   const detail = `node ${leader.host.id} commits ${index}, durable on ${holders} of ${world.hosts.length} nodes`;
@@ -302,8 +308,13 @@ function checkVote(safety: Safety, instance: Instance, term: number, candidate: 
   }
 }
 
+/** What stands at or below the base of a log is gone: a snapshot covers it. */
+function isCovered(instance: Instance, index: number): boolean {
+  return !instance.superseded && index <= baseIndex(instance.host.disk);
+}
+
 function entryOf(instance: Instance, index: number): Entry | undefined {
-  if (!instance.superseded) return instance.host.disk.log[index - 1];
+  if (!instance.superseded) return entryAt(instance.host.disk, index);
   const log = instance.raft?.log;
   return log?.cached[index - (log.lastIndex - log.cached.length + 1)];
 }
