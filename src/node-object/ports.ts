@@ -37,13 +37,30 @@ export interface Member {
   readonly incarnation: number;
 }
 
+/** Where a snapshot stands, and where a log begins: the last entry it covers, and the membership in force there. */
+export interface SnapshotPosition {
+  readonly index: number;
+  readonly term: number;
+  readonly timeMs: number;
+  readonly membership: {
+    readonly voters: readonly NodeId[];
+    readonly learners: readonly NodeId[];
+    readonly extra?: string;
+  };
+}
+
 /** What a node finds when it starts. Null fields: the storage is new. */
 export interface LoadedState {
   readonly identity: Identity | null;
   readonly hardState: HardState;
+  /** The log begins behind it; null: at entry 1. */
+  readonly base: SnapshotPosition | null;
+  /** Of the last entry; of the base if there is none. */
   readonly lastIndex: number;
   readonly lastTerm: number;
   readonly lastTimeMs: number;
+  /** The `membership` entries of the log, oldest first. */
+  readonly memberships: readonly Entry[];
   /** Set when an invariant was broken: the node serves nothing until repaired. */
   readonly halted: string | null;
 }
@@ -54,6 +71,8 @@ export interface WriteBatch {
   readonly hardState?: HardState;
   readonly truncateFrom?: number;
   readonly append?: readonly Entry[];
+  /** Removes every entry with an index <= this one's; it becomes the base of the log. */
+  readonly dropThrough?: SnapshotPosition;
   /** A row of its own, rewritten: makes a confirmation round stand behind a storage write. */
   readonly fence?: number;
   /** State rows; a null value deletes. */

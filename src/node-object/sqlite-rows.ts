@@ -3,13 +3,33 @@
  *
  * T1. Every row carries a checksum over its key and content, so that a row of another key cannot pass for it either.
  *     They find a corrupted disk and our own bugs, not forgery.
- * T2. The tables carry one format version. Another version is not read.
+ * T2. The tables carry one format version. Older ones that are known are upgraded in place, no other is read.
  * T3. Statements are constants: the platform caches prepared statements by their text.
  */
 import { hashText } from "../base/hash.ts";
 import { CorruptionError } from "./ports.ts";
 
-export const FORMAT_VERSION = 1;
+/** 1: no base, no snapshots, no sums of the state. */
+export const FORMAT_VERSION = 2;
+export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
+
+/** Of all formats so far: an upgrade rewrites no row. */
+const CHECKSUM_SEED = 1;
+
+/** What the storage needs of `ctx.storage`. */
+export interface Disk {
+  readonly sql: {
+    exec(statement: string, ...bindings: SqlValue[]): { toArray(): SqlRow[] };
+    readonly databaseSize: number;
+  };
+  transactionSync<T>(work: () => T): T;
+  sync(): Promise<void>;
+}
+
+export type SqlRow = Readonly<Record<string, unknown>>;
+
+/** Runs one statement to its end. */
+export type Exec = (statement: string, ...bindings: SqlValue[]) => SqlRow[];
 
 export const SQL = {
   createMeta: `CREATE TABLE IF NOT EXISTS meta (
@@ -29,6 +49,7 @@ export const SQL = {
   anyRow:
     "SELECT (SELECT count(*) FROM (SELECT 1 FROM log LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM state LIMIT 1)) AS rows",
 
+  logFirst: "SELECT first_index FROM log ORDER BY first_index LIMIT 1",
   logLast: "SELECT first_index, last_index, last_term, checksum, body FROM log ORDER BY first_index DESC LIMIT 1",
   logHolding:
     "SELECT first_index, last_index, last_term, checksum, body FROM log WHERE first_index <= ? ORDER BY first_index DESC LIMIT 1",
@@ -43,6 +64,7 @@ export const SQL = {
   /** The head of a row whose tail is cut off. */
   logReplace: "REPLACE INTO log (first_index, last_index, last_term, bytes, checksum, body) VALUES (?, ?, ?, ?, ?, ?)",
   logTruncate: "DELETE FROM log WHERE first_index >= ?",
+  logDrop: "DELETE FROM log WHERE first_index <= ?",
 
   stateGet: "SELECT value FROM state WHERE key = ?",
   stateScan: "SELECT key, value FROM state WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
@@ -58,18 +80,22 @@ export const SQL = {
 export type SqlValue = string | number | null;
 
 export function metaChecksum(key: string, value: string): number {
-  return hashText(value, hashText(key, FORMAT_VERSION));
+  return hashText(value, hashText(key, CHECKSUM_SEED));
+}
+
+export function putMeta(exec: Exec, key: string, value: string): void {
+  exec(SQL.metaPut, key, value, metaChecksum(key, value));
 }
 
 export function logChecksum(firstIndex: number, lastIndex: number, lastTerm: number, body: string): number {
-  return hashText(body, hashText(`log ${firstIndex} ${lastIndex} ${lastTerm}`, FORMAT_VERSION));
+  return hashText(body, hashText(`log ${firstIndex} ${lastIndex} ${lastTerm}`, CHECKSUM_SEED));
 }
 
 /** 53 bits in base 36, padded: the checksum is a prefix of fixed width, so opening a value is one slice. */
 const SEAL_UNITS = 11;
 
 export function sealed(key: string, value: string): string {
-  return hashText(value, hashText(key, FORMAT_VERSION)).toString(36).padStart(SEAL_UNITS, "0") + value;
+  return hashText(value, hashText(key, CHECKSUM_SEED)).toString(36).padStart(SEAL_UNITS, "0") + value;
 }
 
 /** @throws CorruptionError */

@@ -9,7 +9,7 @@
 import { assert } from "../base/assert.ts";
 import { MemoryStore } from "../kv/memory-store.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
-import type { Identity, LoadedState, NodeStorage, WriteBatch } from "../node-object/ports.ts";
+import type { Identity, LoadedState, NodeStorage, SnapshotPosition, WriteBatch } from "../node-object/ports.ts";
 import type { Entry, HardState } from "../raft/types.ts";
 
 /** The rows that there is one of. */
@@ -29,8 +29,9 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     halted: null,
     alarmAtWallMs: null,
   };
-  /** The entry of index i + 1 at i. */
-  readonly #log: Entry[] = [];
+  #base: SnapshotPosition | null = null;
+  /** The entries behind the base. */
+  #log: Entry[] = [];
   readonly #rows = new MemoryStore();
   #bytes = 0;
   /** Of the turn in progress, oldest first. */
@@ -46,23 +47,26 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
 
   load(): LoadedState {
     const { identity, hardState, halted } = this.#meta;
-    const last = this.#log.at(-1);
+    const last = this.#log.at(-1) ?? this.#base;
     return {
       identity,
       hardState,
+      base: this.#base,
       lastIndex: last?.index ?? 0,
       lastTerm: last?.term ?? 0,
       lastTimeMs: last?.timeMs ?? 0,
+      memberships: this.#log.filter(({ kind }) => kind === "membership"),
       halted,
     };
   }
 
   write(batch: WriteBatch): void {
-    const { identity, hardState, truncateFrom, append = [], fence, state = [], halted } = batch;
+    const { identity, hardState, truncateFrom, append = [], dropThrough, fence, state = [], halted } = batch;
     if (identity !== undefined) this.#setMeta({ identity });
     if (hardState !== undefined) this.#setMeta({ hardState });
     if (truncateFrom !== undefined) this.#truncate(truncateFrom);
     for (const entry of append) this.#append(entry);
+    if (dropThrough !== undefined) this.#drop(dropThrough);
     if (fence !== undefined) this.#setMeta({ fence });
     for (const [key, value] of state) this.#setRow(key, value);
     if (halted !== undefined) this.#setMeta({ halted });
@@ -71,7 +75,8 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   readLog(from: number, to: number, bytesMax: number): Entry[] {
     const entries: Entry[] = [];
     let bytes = 0;
-    for (const entry of this.#log.slice(Math.max(from, 1) - 1, to)) {
+    const begin = this.#begin;
+    for (const entry of this.#log.slice(Math.max(from - begin - 1, 0), Math.max(to - begin, 0))) {
       bytes += entry.payloadBytes;
       if (entries.length > 0 && bytes > bytesMax) break;
       entries.push(entry);
@@ -106,24 +111,43 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     this.#meta = { ...before, ...change };
   }
 
+  /** The log begins behind it. */
+  get #begin(): number {
+    return this.#base?.index ?? 0;
+  }
+
   #truncate(from: number): void {
-    const removed = this.#log.splice(from - 1);
-    const bytes = removed.reduce((sum, entry) => sum + entry.payloadBytes, 0);
-    this.#bytes -= bytes;
-    this.#undo.push(() => {
-      this.#log.push(...removed);
-      this.#bytes += bytes;
-    });
+    assert(from > this.#begin, `truncation at ${from}, the log begins behind ${this.#begin}`);
+    this.#setLog(this.#base, this.#log.slice(0, from - this.#begin - 1));
   }
 
   #append(entry: Entry): void {
-    assert(entry.index === this.#log.length + 1, `entry ${entry.index} written after ${this.#log.length}`);
+    const last = this.#begin + this.#log.length;
+    assert(entry.index === last + 1, `entry ${entry.index} written after ${last}`);
     this.#log.push(entry);
     this.#bytes += entry.payloadBytes;
     this.#undo.push(() => {
       this.#log.pop();
       this.#bytes -= entry.payloadBytes;
     });
+  }
+
+  #drop(base: SnapshotPosition): void {
+    const last = this.#begin + this.#log.length;
+    assert(base.index >= this.#begin && base.index <= last, `base ${base.index} within ${this.#begin} and ${last}`);
+    this.#setLog(base, this.#log.slice(base.index - this.#begin));
+  }
+
+  #setLog(base: SnapshotPosition | null, log: Entry[]): void {
+    const before = { base: this.#base, log: this.#log, bytes: this.#bytes };
+    this.#undo.push(() => {
+      this.#base = before.base;
+      this.#log = before.log;
+      this.#bytes = before.bytes;
+    });
+    this.#base = base;
+    this.#log = log;
+    this.#bytes += payloadBytes(log) - payloadBytes(before.log);
   }
 
   #setRow(key: string, value: string | null): void {
@@ -141,4 +165,8 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
       this.#bytes += key.length + value.length;
     }
   }
+}
+
+function payloadBytes(entries: readonly Entry[]): number {
+  return entries.reduce((sum, entry) => sum + entry.payloadBytes, 0);
 }

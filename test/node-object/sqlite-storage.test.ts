@@ -5,7 +5,8 @@ import { CorruptionError, type Identity, type WriteBatch } from "../../src/node-
 import { metaChecksum } from "../../src/node-object/sqlite-rows.ts";
 import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
 import type { Entry } from "../../src/raft/types.ts";
-import { FaultyDisk, InjectedFault, inObject, withStorage } from "./bare-object.ts";
+import { FaultyDisk, InjectedFault } from "../storage/faulty-disk.ts";
+import { inObject, withStorage } from "./bare-object.ts";
 
 const ALL = { from: 1, to: 1_000_000, bytesMax: Number.MAX_SAFE_INTEGER };
 
@@ -36,6 +37,8 @@ describe("hard state and identity", () => {
         lastIndex: 0,
         lastTerm: 0,
         lastTimeMs: 0,
+        base: null,
+        memberships: [],
         halted: null,
       };
       expect(new SqliteStorage(state.storage).load()).toEqual(empty);
@@ -61,6 +64,8 @@ describe("hard state and identity", () => {
         lastIndex: 4,
         lastTerm: 3,
         lastTimeMs: 1_000_004,
+        base: null,
+        memberships: [],
         halted: null,
       });
     });
@@ -421,8 +426,8 @@ describe("corruption", () => {
       const disk = new FaultyDisk(state.storage);
       // The row is sound; only its version is unknown.
       state.storage.sql.exec("DELETE FROM meta");
-      state.storage.sql.exec("INSERT INTO meta VALUES ('format', '2', ?)", metaChecksum("format", "2"));
-      expect(() => new SqliteStorage(disk).load()).toThrow(/^meta format: version 2/);
+      state.storage.sql.exec("INSERT INTO meta VALUES ('format', '3', ?)", metaChecksum("format", "3"));
+      expect(() => new SqliteStorage(disk).load()).toThrow(/^meta format: version 3/);
     });
   });
 });

@@ -9,7 +9,7 @@
  */
 
 import type { Row, ScanRange } from "../../src/kv/store.ts";
-import type { Identity, LoadedState, WriteBatch } from "../../src/node-object/ports.ts";
+import type { Identity, LoadedState, SnapshotPosition, WriteBatch } from "../../src/node-object/ports.ts";
 import type { Entry, HardState } from "../../src/raft/types.ts";
 import { Violation } from "./violation.ts";
 
@@ -18,7 +18,9 @@ export interface Disk {
   readonly serial: number;
   identity: Identity | null;
   hardState: HardState;
-  /** `log[i]` is the entry of index i + 1. */
+  /** The log begins behind it; null: with entry 1. */
+  base: SnapshotPosition | null;
+  /** The entries behind the base. */
   readonly log: Entry[];
   readonly rows: Map<string, string>;
   /** The keys of `rows`, ascending. */
@@ -42,6 +44,7 @@ export function createDisk(serial: number): Disk {
     serial,
     identity: null,
     hardState: { term: 0, votedFor: null },
+    base: null,
     log: [],
     rows: new Map(),
     keys: [],
@@ -55,15 +58,36 @@ export function createDisk(serial: number): Disk {
 }
 
 export function loadDisk(disk: Disk): LoadedState {
-  const last = disk.log[disk.log.length - 1];
+  const last = disk.log[disk.log.length - 1] ?? disk.base;
   return {
     identity: disk.identity,
     hardState: disk.hardState,
-    lastIndex: disk.log.length,
+    base: disk.base,
+    lastIndex: last?.index ?? 0,
     lastTerm: last?.term ?? 0,
     lastTimeMs: last?.timeMs ?? 0,
+    memberships: disk.log.filter(({ kind }) => kind === "membership"),
     halted: disk.halted,
   };
+}
+
+/** The index of the log's base; 0: none. */
+export function baseIndex(disk: Disk): number {
+  return disk.base?.index ?? 0;
+}
+
+export function lastIndex(disk: Disk): number {
+  return baseIndex(disk) + disk.log.length;
+}
+
+/** Undefined: beyond the ends of the log. */
+export function entryAt(disk: Disk, index: number): Entry | undefined {
+  return disk.log[index - baseIndex(disk) - 1];
+}
+
+/** Of an entry of the log, or of its base. */
+export function termAt(disk: Disk, index: number): number | undefined {
+  return index === disk.base?.index ? disk.base.term : entryAt(disk, index)?.term;
 }
 
 export function countStatements(batch: WriteBatch): number {
@@ -72,6 +96,7 @@ export function countStatements(batch: WriteBatch): number {
     (batch.hardState === undefined ? 0 : 1) +
     (batch.truncateFrom === undefined ? 0 : 1) +
     (batch.append?.length ?? 0) +
+    (batch.dropThrough === undefined ? 0 : 1) +
     (batch.fence === undefined ? 0 : 1) +
     (batch.state?.length ?? 0) +
     (batch.halted === undefined ? 0 : 1)
@@ -98,19 +123,26 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
   }
   if (batch.truncateFrom !== undefined) {
     onStatement();
-    const removed = disk.log.splice(batch.truncateFrom - 1);
+    if (batch.truncateFrom <= baseIndex(disk)) {
+      throw new Violation("log has no gap", `truncation at ${batch.truncateFrom}, the base is ${baseIndex(disk)}`);
+    }
+    const removed = disk.log.splice(batch.truncateFrom - baseIndex(disk) - 1);
     if (removed.length > 0) journal.push(() => disk.log.push(...removed));
   }
   if (batch.append !== undefined) {
     for (const entry of batch.append) {
       onStatement();
-      if (entry.index !== disk.log.length + 1) {
-        throw new Violation("log has no gap", `entry ${entry.index} written after ${disk.log.length}`);
+      if (entry.index !== lastIndex(disk) + 1) {
+        throw new Violation("log has no gap", `entry ${entry.index} written after ${lastIndex(disk)}`);
       }
       disk.log.push(entry);
       if (entry.index < disk.writtenFrom) disk.writtenFrom = entry.index;
       journal.push(() => disk.log.pop());
     }
+  }
+  if (batch.dropThrough !== undefined) {
+    onStatement();
+    dropLog(disk, batch.dropThrough);
   }
   if (batch.fence !== undefined) {
     onStatement();
@@ -138,6 +170,20 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
   }
 }
 
+function dropLog(disk: Disk, base: SnapshotPosition): void {
+  const begin = baseIndex(disk);
+  if (base.index < begin || base.index > lastIndex(disk)) {
+    throw new Violation("log has no gap", `base ${base.index} within ${begin} and ${lastIndex(disk)}`);
+  }
+  const before = disk.base;
+  const removed = disk.log.splice(0, base.index - begin);
+  disk.journal.push(() => {
+    disk.base = before;
+    disk.log.unshift(...removed);
+  });
+  disk.base = base;
+}
+
 export function writeAlarm(disk: Disk, atWallMs: number | null): void {
   const old = disk.alarmAtWallMs;
   disk.journal.push(() => {
@@ -160,8 +206,8 @@ export function undo(journal: Journal): void {
 export function readLog(disk: Disk, from: number, to: number, bytesMax: number): Entry[] {
   const entries: Entry[] = [];
   let bytes = 0;
-  for (let index = Math.max(from, 1); index <= to; index += 1) {
-    const entry = disk.log[index - 1];
+  for (let index = Math.max(from, baseIndex(disk) + 1); index <= to; index += 1) {
+    const entry = entryAt(disk, index);
     if (entry === undefined) break;
     bytes += entry.payloadBytes;
     if (entries.length > 0 && bytes > bytesMax) break;

@@ -16,6 +16,7 @@ import { forMachine } from "../../src/node-object/applying.ts";
 import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
 import { parseMembership } from "../../src/raft/membership.ts";
 import type { Entry, Membership, NodeId } from "../../src/raft/types.ts";
+import { baseIndex, entryAt, lastIndex, termAt } from "./disk.ts";
 import { type Host, hostOf, type Instance, type World } from "./host.ts";
 import { isReplaced } from "./membership.ts";
 import { Violation } from "./violation.ts";
@@ -113,7 +114,7 @@ export function checkTurn(world: World, instance: Instance): void {
   if (!instance.superseded) {
     const { disk } = host;
     if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
-    if (disk.writtenFrom <= disk.log.length) checkWritten(safety, instance, world.now);
+    if (disk.writtenFrom <= lastIndex(disk)) checkWritten(safety, instance, world.now);
   }
   if (raft === null) return;
   if (raft.term < instance.seenTerm) {
@@ -127,9 +128,10 @@ export function checkTurn(world: World, instance: Instance): void {
 
 function checkWritten(safety: Safety, instance: Instance, atMs: number): void {
   const { disk } = instance.host;
-  for (let index = disk.writtenFrom; index <= disk.log.length; index += 1) {
-    const entry = disk.log[index - 1]!;
-    const termBefore = disk.log[index - 2]?.term ?? 0;
+  for (let index = disk.writtenFrom; index <= lastIndex(disk); index += 1) {
+    const entry = entryAt(disk, index);
+    if (entry === undefined) continue; // written and dropped in one turn
+    const termBefore = termAt(disk, index - 1) ?? 0;
     const others = safety.written[index] ?? [];
     safety.written[index] = others;
     const known = others.find((other) => other.entry.term === entry.term);
@@ -167,6 +169,7 @@ function checkLeader(world: World, instance: Instance, term: number): void {
   let index = safety.committed.length;
   while (index > 0 && safety.committed[index - 1]!.declaredTerm >= term) index -= 1;
   if (index === 0) return;
+  if (isCovered(instance, index)) return;
   const held = entryOf(instance, index);
   if (held === undefined || held.term !== safety.committed[index - 1]!.entry.term) {
     const detail = `node ${instance.host.id}, leader of term ${term}, lacks committed entry ${index}`;
@@ -181,6 +184,7 @@ function checkCommit(world: World, instance: Instance, commit: number, term: num
     throw new Violation("commit never falls", `node ${id} from ${instance.seenCommit} to ${commit}`);
   }
   for (let index = instance.seenCommit + 1; index <= commit; index += 1) {
+    if (isCovered(instance, index)) continue;
     const entry = entryOf(instance, index);
     if (entry === undefined) {
       if (instance.superseded) continue; // Its disk is gone, and the entry is no longer in its memory.
@@ -206,8 +210,10 @@ function checkBacking(world: World, leader: Instance, index: number): void {
   const holders = membership.voters.filter((id) => {
     const host = hostOf(world, id);
     const { disk, live } = host;
-    const durable = live === null ? disk.log.length : live.durableLastIndex;
-    return isReplaced(membership, host) || (index <= durable && disk.log[index - 1]?.term === entry?.term);
+    const durable = live === null ? lastIndex(disk) : live.durableLastIndex;
+    // What lies below a base was committed and is covered by the state.
+    const holds = index <= baseIndex(disk) || termAt(disk, index) === entry?.term;
+    return isReplaced(membership, host) || (index <= durable && holds);
   });
   const { voters } = membership;
   if (holders.length * 2 > voters.length) return;
@@ -313,8 +319,13 @@ function checkVote(safety: Safety, instance: Instance, term: number, candidate: 
   }
 }
 
+/** What stands at or below the base of a log is gone: a snapshot covers it. */
+function isCovered(instance: Instance, index: number): boolean {
+  return !instance.superseded && index <= baseIndex(instance.host.disk);
+}
+
 function entryOf(instance: Instance, index: number): Entry | undefined {
-  if (!instance.superseded) return instance.host.disk.log[index - 1];
+  if (!instance.superseded) return entryAt(instance.host.disk, index);
   const log = instance.raft?.log;
   return log?.cached[index - (log.lastIndex - log.cached.length + 1)];
 }

@@ -11,7 +11,17 @@
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import type { PeerEnvelope, Ports, WriteBatch } from "../../src/node-object/ports.ts";
 import { monotonicMs, wallMs } from "./clock.ts";
-import { countStatements, loadDisk, readLog, scanDisk, takeJournal, undo, writeAlarm, writeDisk } from "./disk.ts";
+import {
+  countStatements,
+  lastIndex,
+  loadDisk,
+  readLog,
+  scanDisk,
+  takeJournal,
+  undo,
+  writeAlarm,
+  writeDisk,
+} from "./disk.ts";
 import { push } from "./event-queue.ts";
 import { holdOrRelease } from "./gate.ts";
 import type { Commit, Host, Instance, Release, Turn, World } from "./host.ts";
@@ -115,7 +125,7 @@ function beginCommit(world: World, instance: Instance, turn: Turn): void {
     syncs: turn.syncsOwn,
     identity: disk.identity,
     hardState: disk.hardState,
-    lastIndex: disk.log.length,
+    lastIndex: lastIndex(disk),
     doneAt: Math.max(previous, world.now + syncMs),
     fails,
   };

@@ -13,7 +13,7 @@ import { leaderOf, membershipOf } from "../../src/raft/state.ts";
 import { step as realStep } from "../../src/raft/step.ts";
 import type { NodeId } from "../../src/raft/types.ts";
 import { setRate } from "./clock.ts";
-import { createDisk } from "./disk.ts";
+import { createDisk, lastIndex } from "./disk.ts";
 import { createQueue, peek, pop, push } from "./event-queue.ts";
 import { createFaultCounts } from "./fault-kinds.ts";
 import { holdOrRelease } from "./gate.ts";
@@ -253,7 +253,7 @@ export function startInstance(world: World, host: Host): Instance | null {
     turn: null,
     inFlight: [],
     durableHardState: disk.hardState,
-    durableLastIndex: disk.log.length,
+    durableLastIndex: lastIndex(disk),
     timerAtMs: Number.POSITIVE_INFINITY,
     timerEventAt: Number.POSITIVE_INFINITY,
     calls: new Set(),
