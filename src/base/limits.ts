@@ -45,6 +45,9 @@ export const COMPACTION_KEEP_MS_DEFAULT = 10 * 60 * 1000;
 export const COMPACTION_HISTORY_BYTES_DEFAULT = 1024 * 1024 * 1024;
 /** Growing writes are refused while the state is above this. */
 export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
+/** The log keeps so many entries beyond what the slowest live member has, within so many bytes (design 02 §5). */
+export const LOG_KEEP_ENTRIES_DEFAULT = 10_000;
+export const LOG_KEEP_BYTES_DEFAULT = 64 << 20;
 /** A cluster that nobody has asked anything for so long falls asleep. */
 export const QUIESCE_AFTER_MS_DEFAULT = 10_000;
 /** One removal command looks at so many rows of history, and ends early behind so many bytes of them. */

@@ -70,6 +70,7 @@ export function flush(state: NodeState, running: Running): void {
   running.flushAtMs = Number.POSITIVE_INFINITY;
   if (running.buffer.size === 0) return;
   state.ports.storage.write({ state: running.buffer.drain() });
+  running.durableIndex = running.machine.appliedIndex;
 }
 
 /** Flushes what has waited long enough or has grown too large. */

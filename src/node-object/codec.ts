@@ -102,6 +102,16 @@ function bodyBlock(body: PeerBody): { readonly head: unknown; readonly tail: str
       const messages = body.messages.map(({ topic, payload }) => [topic, payload.length]);
       return { head: { ...body, messages }, tail: body.messages.map(({ payload }) => payload).join("") };
     }
+    case "snapshot_chunk": {
+      const { rows, ...chunk } = body.chunk;
+      const heads = rows.map(([key, sealed]) => [key, sealed.length]);
+      return { head: { ...body, chunk, rows: heads }, tail: rows.map(([, sealed]) => sealed).join("") };
+    }
+    case "snapshot_request":
+    case "digest_request":
+    case "digest_reply":
+    case "diverged":
+      return { head: body, tail: "" };
     case "forward_reply": {
       let tail = "";
       const replies = body.replies.map(({ id, outcome }) => {
@@ -175,6 +185,29 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
       });
       return replies === null ? null : { kind: "forward_reply", replies };
     }
+    case "snapshot_request": {
+      const { index, term, after } = head;
+      if (!isCounter(index) || !isCounter(term) || !(after === null || typeof after === "string") || !bare) return null;
+      return { kind: "snapshot_request", index, term, after };
+    }
+    case "snapshot_chunk": {
+      const manifest = manifestFrom(head.manifest);
+      const chunk = isObject(head.chunk) ? head.chunk : {};
+      const { index, term, after, last } = chunk;
+      const rows = partsOf(head.rows, tail, ([key], sealed): SealedRow | null =>
+        typeof key === "string" ? [key, sealed] : null,
+      );
+      if (manifest === null || rows === null || !isCounter(index) || !isCounter(term)) return null;
+      if (!(after === null || typeof after === "string") || typeof last !== "boolean") return null;
+      return { kind: "snapshot_chunk", manifest, chunk: { index, term, after, rows, last } };
+    }
+    case "digest_request":
+      if (!isCounter(head.index) || !isCounter(head.term) || !bare) return null;
+      return { kind: "digest_request", term: head.term, index: head.index };
+    case "digest_reply":
+    case "diverged":
+      if (!isCounter(head.index) || !isCounter(head.term) || !isName(head.digest) || !bare) return null;
+      return { kind: head.kind, term: head.term, index: head.index, digest: head.digest };
     case "topics": {
       const messages = partsOf(head.messages, tail, ([topic], payload) => (isName(topic) ? { topic, payload } : null));
       return messages === null ? null : { kind: "topics", messages };

@@ -102,7 +102,8 @@ function nextDuty(state: NodeState, running: Running, duties: Duties, logNowMs: 
     const leases = expiredLeases(machine, logNowMs);
     if (leases.length > 0) return { kind: "lease_expire", leases };
   }
-  if (machine.removalPending) return { kind: "compact_remove", rows_max: COMPACT_REMOVE_ROWS_MAX };
+  const holds = holdsRows(running, state.ports.clock.nowMs());
+  if (machine.removalPending && !holds) return { kind: "compact_remove", rows_max: COMPACT_REMOVE_ROWS_MAX };
   const target = compactionTarget(machine, state.config.compaction);
   return target === null ? null : { kind: "compact", revision: target };
 }

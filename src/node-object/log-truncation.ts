@@ -17,16 +17,17 @@ export function truncateLog(state: NodeState, running: Running, nowMs: number, d
   const { logKeepEntries, logKeepBytes } = state.config;
   const step = Math.max(1, Math.floor(logKeepEntries * STEP_SHARE));
   const { base } = raft.log;
-  if (durableIndex - base.index < logKeepEntries + step) return;
+  const { storage } = state.ports;
+  if (durableIndex - base.index < logKeepEntries + step && storage.logBytes <= logKeepBytes) return;
   const wanted = Math.min(durableIndex, raft.commit, neededFrom(running, nowMs)) - logKeepEntries;
-  const bounded = Math.min(durableIndex, raft.commit, state.ports.storage.logIndexWithin(logKeepBytes) - 1);
+  const bounded = Math.min(durableIndex, raft.commit, storage.logIndexWithin(logKeepBytes * (1 - STEP_SHARE)) - 1);
   const through = Math.max(wanted, bounded);
   if (through - base.index >= step) drive(state, running, { kind: "truncate_log", index: through });
 }
 
 /** The last entry that everybody who is heard has, and the one that is being served stands at. */
 function neededFrom({ raft, served }: Running, nowMs: number): number {
-  let index = served?.position.index ?? Number.POSITIVE_INFINITY;
+  let index = served?.manifest.position.index ?? Number.POSITIVE_INFINITY;
   if (raft.role.kind !== "leader") return index;
   for (const progress of raft.role.progress.values()) {
     if (progress.kind !== "snapshot" && isReachable(raft, progress, nowMs)) index = Math.min(index, progress.match);

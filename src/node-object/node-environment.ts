@@ -5,6 +5,8 @@ import {
   COMPACTION_HISTORY_BYTES_DEFAULT,
   COMPACTION_KEEP_MS_DEFAULT,
   COMPACTION_KEEP_REVISIONS_DEFAULT,
+  LOG_KEEP_BYTES_DEFAULT,
+  LOG_KEEP_ENTRIES_DEFAULT,
   QUIESCE_AFTER_MS_DEFAULT,
   QUOTA_BYTES_DEFAULT,
 } from "../base/limits.ts";
@@ -19,6 +21,8 @@ export interface NodeVariables extends SeparateVariables {
   readonly ELECTION_TIMEOUT_MS_MAX?: string;
   readonly QUIESCE_AFTER_MS?: string;
   readonly QUOTA_BYTES?: string;
+  readonly LOG_KEEP_ENTRIES?: string;
+  readonly LOG_KEEP_BYTES?: string;
   /** 0 = no automatic compaction. */
   readonly COMPACTION_KEEP_REVISIONS?: string;
   readonly COMPACTION_KEEP_MS?: string;
@@ -72,13 +76,17 @@ export function nodeConfigOf(variables: NodeVariables, id: NodeId, seed: number)
   return { id, members, ...timing, ...boundsOf(variables), fence, seed };
 }
 
-function boundsOf(variables: NodeVariables): Pick<NodeConfig, "quiesceAfterMs" | "quotaBytes" | "compaction"> {
+type Timing = "heartbeatMs" | "electionTimeoutMsMin" | "electionTimeoutMsMax";
+
+function boundsOf(variables: NodeVariables): Omit<NodeConfig, "id" | "members" | "fence" | "seed" | Timing> {
   const { QUIESCE_AFTER_MS, QUOTA_BYTES, COMPACTION_KEEP_REVISIONS, COMPACTION_KEEP_MS } = variables;
   const { COMPACTION_HISTORY_BYTES } = variables;
   const most = Number.MAX_SAFE_INTEGER;
   return {
     quiesceAfterMs: integerOf("QUIESCE_AFTER_MS", QUIESCE_AFTER_MS, QUIESCE_AFTER_MS_DEFAULT, 1, 86_400_000),
     quotaBytes: integerOf("QUOTA_BYTES", QUOTA_BYTES, QUOTA_BYTES_DEFAULT, 1 << 20, most),
+    logKeepEntries: integerOf("LOG_KEEP_ENTRIES", variables.LOG_KEEP_ENTRIES, LOG_KEEP_ENTRIES_DEFAULT, 10, 1_000_000),
+    logKeepBytes: integerOf("LOG_KEEP_BYTES", variables.LOG_KEEP_BYTES, LOG_KEEP_BYTES_DEFAULT, 4 << 20, most),
     compaction: {
       keepRevisions: integerOf(
         "COMPACTION_KEEP_REVISIONS",

@@ -3,10 +3,11 @@ import { assert } from "../base/assert.ts";
 import { openMachine } from "../kv/machine.ts";
 import { Overlay } from "../kv/overlay.ts";
 import type { OrderedStore } from "../kv/store.ts";
-import { createLog, membershipEntries, type RaftLog } from "../raft/log.ts";
+import { createLog, type RaftLog } from "../raft/log.ts";
 import { NO_MEMBERS } from "../raft/membership.ts";
 import { createRaft } from "../raft/state.ts";
 import { createHistoryView } from "../watch/history-view.ts";
+import { createDigestCheck } from "./digest-check.ts";
 import { NO_DUTIES } from "./leader-duties.ts";
 import { foundingMembership, names } from "./members.ts";
 import type { LoadedState, NodeStorage } from "./ports.ts";
@@ -14,13 +15,10 @@ import type { NodeState, Running } from "./runtime-state.ts";
 import { PROBE_AFTER_MS_MAX } from "./sleep.ts";
 import { openHub } from "./watching.ts";
 
-/** Of the log in one go, while it is searched for memberships. */
-const LOG_READ_BYTES = 4 << 20;
-
 export function openRunning(state: NodeState, clusterId: string, loaded: LoadedState): Running {
   const { config, ports } = state;
-  const buffer = new Overlay(durableStore(ports.storage));
-  const machine = openMachine(buffer);
+  const opened = openState(ports.storage);
+  const { machine } = opened;
   assert(
     machine.appliedIndex <= loaded.lastIndex,
     `applied ${machine.appliedIndex} beyond the log's end ${loaded.lastIndex}`,
@@ -47,9 +45,11 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     raft,
     wakeAtMs: Number.POSITIVE_INFINITY,
     commitIndex: raft.commit,
-    machine,
-    buffer,
-    flushAtMs: Number.POSITIVE_INFINITY,
+    ...opened,
+    snapshotWanted: false,
+    served: null,
+    fetch: null,
+    digestCheck: createDigestCheck(),
     seenLeader: null,
     seenTerm: raft.term,
     startTerm: raft.term,
@@ -59,10 +59,8 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     batches: [],
     taken: new Map(),
     replies: new Map(),
-    digests: new Map([[machine.appliedIndex, machine.digest]]),
     duties: NO_DUTIES,
     hub: openHub(ports, machine.revision, state.core.hubLimits),
-    view: createHistoryView(machine),
     pumpAtMs: 0,
     pumpedRevision: machine.revision,
     announcedLeader: undefined,
@@ -75,6 +73,22 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
   };
 }
 
+/** What a node holds of its durable state; of another state after a snapshot was installed. */
+export function openState(
+  storage: NodeStorage,
+): Pick<Running, "machine" | "buffer" | "flushAtMs" | "durableIndex" | "digests" | "view"> {
+  const buffer = new Overlay(durableStore(storage));
+  const machine = openMachine(buffer);
+  return {
+    machine,
+    buffer,
+    flushAtMs: Number.POSITIVE_INFINITY,
+    durableIndex: machine.appliedIndex,
+    digests: new Map([[machine.appliedIndex, machine.digest]]),
+    view: createHistoryView(machine),
+  };
+}
+
 /** The log begins with the members of the founding; a node that was taken in later hears of its first ones by the log. */
 function openLog({ ports, identity }: NodeState, loaded: LoadedState): RaftLog {
   const { membership } = identity;
@@ -82,8 +96,7 @@ function openLog({ ports, identity }: NodeState, loaded: LoadedState): RaftLog {
   const read = ports.storage.readLog.bind(ports.storage);
   return createLog(read, {
     ...loaded,
-    base: { index: 0, term: 0, timeMs: 0, membership: founding },
-    memberships: membershipEntries(read, 1, loaded.lastIndex, LOG_READ_BYTES),
+    base: loaded.base ?? { index: 0, term: 0, timeMs: 0, membership: founding },
   });
 }
 

@@ -2,6 +2,7 @@
 import { isForStrangers } from "../raft/step.ts";
 import type { Message } from "../raft/types.ts";
 import { onForward, onForwardReply } from "./forwarding.ts";
+import { onDigestReply, onDigestRequest, onDiverged } from "./digest-check.ts";
 import { onHello } from "./hello.ts";
 import { incarnationOf } from "./members.ts";
 import type { PeerEnvelope } from "./ports.ts";
@@ -36,6 +37,21 @@ export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): 
       return;
     case "topics":
       for (const { topic, payload } of body.messages) state.ports.watchers.topic(topic, payload);
+      return;
+    case "snapshot_request":
+      onSnapshotRequest(state, running, from, body);
+      return;
+    case "snapshot_chunk":
+      onSnapshotChunk(state, running, from, body, drive);
+      return;
+    case "digest_request":
+      onDigestRequest(state, running, from, body);
+      return;
+    case "digest_reply":
+      onDigestReply(state, running, from, body);
+      return;
+    case "diverged":
+      onDiverged(running, from, body);
       return;
     case "forward_reply":
       for (const reply of body.replies) onForwardReply(state, reply);

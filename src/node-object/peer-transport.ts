@@ -312,6 +312,8 @@ export class PeerTransport implements Transport {
 
 /** Elections and `hello` are rare and must not keep a stream open; all else is frequent. */
 function usesStream(body: PeerBody): boolean {
+  // What is large or rare goes apart from heartbeats.
+  if (body.kind === "snapshot_request" || body.kind === "snapshot_chunk") return false;
   if (body.kind !== "raft") return body.kind !== "hello";
   switch (body.message.kind) {
     case "pre_vote":

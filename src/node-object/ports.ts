@@ -117,6 +117,19 @@ export type PeerBody =
    */
   | { readonly kind: "forward"; readonly term: number; readonly calls: readonly ForwardedCall[] }
   | { readonly kind: "forward_reply"; readonly replies: readonly ForwardReply[] }
+  /** The next rows of the snapshot at this index, behind `after` (null: the first); answered by whoever serves it. */
+  | {
+      readonly kind: "snapshot_request";
+      readonly index: number;
+      readonly term: number;
+      readonly after: string | null;
+    }
+  | { readonly kind: "snapshot_chunk"; readonly manifest: SnapshotManifest; readonly chunk: SnapshotChunk }
+  /** What is your digest after this entry? Answered once it is applied, or never (digest-check.ts). */
+  | { readonly kind: "digest_request"; readonly term: number; readonly index: number }
+  | { readonly kind: "digest_reply"; readonly term: number; readonly index: number; readonly digest: string }
+  /** The leader: a majority has this digest after that entry. */
+  | { readonly kind: "diverged"; readonly term: number; readonly index: number; readonly digest: string }
   /** Messages of topics for the subscribers of the receiver. Lossy; wakes no consensus. `payload`: JSON text. */
   | { readonly kind: "topics"; readonly messages: readonly { readonly topic: string; readonly payload: string }[] };
 
@@ -233,6 +246,9 @@ export interface NodeConfig {
   /** Growing writes are refused while the state is above this (design 01 §5). */
   readonly quotaBytes: number;
   readonly compaction: CompactionPolicy;
+  /** Entries that the log keeps beyond what the slowest live member has, and bytes that it keeps at most. */
+  readonly logKeepEntries: number;
+  readonly logKeepBytes: number;
   /** Seed of the node's own randomness (election timeouts, incarnation). */
   readonly seed: number;
 }

@@ -14,10 +14,13 @@ import type { HistoryView } from "../watch/history-view.ts";
 import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
 import type { CallQueue } from "./call-queue.ts";
+import type { DigestCheck } from "./digest-check.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf } from "./members.ts";
 import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
+import type { SnapshotFetch } from "./snapshot-fetch.ts";
+import type { ServedSnapshot } from "./snapshot-source.ts";
 import type { Stranger } from "./strangers.ts";
 import type { TopicRelay } from "./topic-relay.ts";
 
@@ -59,10 +62,17 @@ export interface Running {
   /** What the core's last output said: when it wants a tick, and how far to apply. */
   wakeAtMs: number;
   commitIndex: number;
-  readonly machine: Machine;
+  machine: Machine;
   /** Applied but not yet durable rows; replayed from the log after a crash (design 02 §2). */
-  readonly buffer: Overlay;
+  buffer: Overlay;
   flushAtMs: number;
+  /** The applied index that the durable rows are of. */
+  durableIndex: number;
+  /** The core's last word: a member needs a snapshot, and there is none that helps. */
+  snapshotWanted: boolean;
+  served: ServedSnapshot | null;
+  fetch: SnapshotFetch | null;
+  readonly digestCheck: DigestCheck;
   /** Leader and term as the calls know them: a difference means that they must be routed anew. */
   seenLeader: NodeId | null;
   seenTerm: number;
@@ -81,10 +91,10 @@ export interface Running {
   /** Answers to forwards, per peer: those of a turn go in one message. */
   readonly replies: Map<NodeId, ForwardReply[]>;
   /** Digests after the last entries, by index. */
-  readonly digests: Map<number, string>;
+  digests: Map<number, string>;
   duties: Duties;
   readonly hub: Hub;
-  readonly view: HistoryView;
+  view: HistoryView;
   /** The hub has something to do at this time, without anything new happening. */
   pumpAtMs: number;
   /** The hub's revision at its last pump. */

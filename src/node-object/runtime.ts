@@ -31,6 +31,7 @@ import {
 import { createCallQueue } from "./call-queue.ts";
 import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
+import { truncateLog } from "./log-truncation.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
 import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
 import { openRunning } from "./opening.ts";
@@ -293,20 +294,25 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
   const output = state.core.step(running.raft, event, clock.nowMs(), clock.wallMs());
   for (const { to, message } of output.sendEarly) sendPeer(state, to, { kind: "raft", message });
   if (output.persist !== null) {
-    const { hardState, truncateFrom, append, fence, receipt } = output.persist;
+    const { hardState, truncateFrom, install, append, dropThrough, fence, receipt } = output.persist;
     storage.write({
       ...(hardState === null ? {} : { hardState }),
       ...(truncateFrom === null ? {} : { truncateFrom }),
+      ...(install === null ? {} : { install }),
       ...(append.length === 0 ? {} : { append }),
+      ...(dropThrough === null ? {} : { dropThrough }),
       // Any other write of this turn is a fence already.
       ...(fence === 0 || append.length > 0 || hardState !== null ? {} : { fence }),
     });
-    if (append.length > 0 || fence > 0) {
+    if (install !== null) openInstalled(state, running, install.snapshot);
+    if (append.length > 0 || fence > 0 || install !== null) {
       storage.afterSync(() => turn(state, () => void drive(state, running, { kind: "stored", receipt })));
     }
   }
   for (const { to, message } of output.sendLate) sendPeer(state, to, { kind: "raft", message });
   running.commitIndex = output.commitIndex;
+  running.snapshotWanted = output.snapshotWanted;
+  if (output.snapshotOffer !== null) fetchSnapshot(state, running, output.snapshotOffer);
   running.wakeAtMs = output.wakeAtMs;
   for (const { context, index } of output.reads) onReadIndex(state, context, index);
   return output;
@@ -344,9 +350,12 @@ function settle(state: NodeState): void {
   serveReads(state, running);
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
+  serveSnapshot(state, running, nowMs, drive);
+  checkDigests(state, running, nowMs);
   quiesceIfIdle(state, running, nowMs, drive);
   followSleep(state, running, nowMs);
   flushIfDue(state, running, nowMs);
+  truncateLog(state, running, nowMs, drive);
 }
 
 /** Arms the one timer, and the alarm behind it while this node is awake. */

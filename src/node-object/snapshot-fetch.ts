@@ -10,7 +10,7 @@
 import type { NodeId, SnapshotPosition } from "../raft/types.ts";
 import { adoptSnapshot } from "../watch/publish.ts";
 import { openState } from "./opening.ts";
-import type { PeerBody } from "./ports.ts";
+import type { PeerBody, SnapshotManifest, StagingState } from "./ports.ts";
 import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
 import { forgetProposals } from "./waiters.ts";
 
@@ -33,16 +33,10 @@ export function fetchSnapshot(
   const { fetch } = running;
   const isUnderWay = fetch !== null && fetch.from === offer.from && isSame(fetch.snapshot, offer.snapshot);
   if (isUnderWay && nowMs < fetch.askedAtMs + RETRY_MS) return;
-  const { staging, cleanUp } = state.ports.storage;
-  const staged = staging.state();
-  if (staged === null || !isSame(staged.position, offer.snapshot)) {
-    // The rows of an earlier state are taken away step by step; the next offer comes soon.
-    if (cleanUp()) return;
-    staging.begin(offer.snapshot);
-    state.ports.log("info", "snapshot wanted", { index: offer.snapshot.index, from: offer.from });
-  }
+  const staged = state.ports.storage.staging.state();
+  const goesOn = staged?.status === "receiving" && isSame(staged.manifest.position, offer.snapshot);
   running.fetch = { ...offer, askedAtMs: nowMs };
-  ask(state, running.fetch, staged !== null && isSame(staged.position, offer.snapshot) ? staged.afterKey : null);
+  ask(state, running.fetch, goesOn ? staged.afterKey : null);
 }
 
 function ask(state: NodeState, fetch: SnapshotFetch, after: string | null): void {
@@ -55,29 +49,41 @@ export function onSnapshotChunk(
   state: NodeState,
   running: Running,
   from: NodeId,
-  { index, term, after, chunk }: Extract<PeerBody, { kind: "snapshot_chunk" }>,
+  { manifest, chunk }: Extract<PeerBody, { kind: "snapshot_chunk" }>,
   drive: Drive,
 ): void {
   const { fetch } = running;
-  if (fetch === null || fetch.from !== from || fetch.snapshot.index !== index || fetch.snapshot.term !== term) return;
-  const { staging } = state.ports.storage;
-  if (!staging.add({ after, chunk })) return; // repeated, or of an earlier cursor
+  if (fetch === null || fetch.from !== from || !isSame(fetch.snapshot, manifest.position)) return;
+  const { storage, log } = state.ports;
+  const { staging } = storage;
+  if (!isOf(staging.state(), manifest)) {
+    // The rows of an earlier state are taken away step by step, and the chunk comes again.
+    if (chunk.after !== null || storage.cleanUp() || !staging.begin(manifest)) return;
+    log("info", "snapshot on its way", { index: manifest.position.index, from, rows: manifest.rowsCount });
+  }
+  if (staging.add(chunk) === "stale") return;
   const staged = staging.state();
-  if (staged === null || !staged.complete) {
-    ask(state, fetch, staged?.afterKey ?? null);
+  if (staged?.status === "receiving") {
+    ask(state, fetch, staged.afterKey);
     return;
   }
   running.fetch = null;
-  const { position } = staged;
-  drive(state, running, { kind: "snapshot_staged", snapshot: position });
-  // The core did not take it in: this node has got there by itself.
+  if (staged?.status === "complete") drive(state, running, { kind: "snapshot_staged", snapshot: manifest.position });
+  else log("error", "snapshot damaged", { index: manifest.position.index, from });
+  // Damaged, or not taken in because this node has got there by itself.
   if (staging.state() !== null) staging.discard();
+}
+
+function isOf(staged: StagingState | null, { position, rowsCount, hash }: SnapshotManifest): boolean {
+  if (staged === null || staged.status !== "receiving") return false;
+  const { manifest } = staged;
+  return isSame(manifest.position, position) && manifest.rowsCount === rowsCount && manifest.hash === hash;
 }
 
 /** The swap is written: from here on this node's state is the snapshot's. */
 export function openInstalled(state: NodeState, running: Running, snapshot: SnapshotPosition): void {
   Object.assign(running, openState(state.ports.storage));
-  adoptSnapshot(running.hub, running.machine.revision);
+  adoptSnapshot(running.hub, running.view);
   forgetProposals(state, snapshot.index);
   state.ports.log("info", "snapshot installed", { index: snapshot.index, revision: running.machine.revision });
 }

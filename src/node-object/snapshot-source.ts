@@ -8,13 +8,13 @@
  *     a bounded time.
  */
 import { positionAt } from "../raft/log.ts";
-import type { NodeId, SnapshotPosition } from "../raft/types.ts";
+import type { NodeId } from "../raft/types.ts";
 import { flush } from "./applying.ts";
-import type { PeerBody } from "./ports.ts";
+import type { PeerBody, SnapshotManifest } from "./ports.ts";
 import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
 
 export interface ServedSnapshot {
-  readonly position: SnapshotPosition;
+  readonly manifest: SnapshotManifest;
   readonly sinceMs: number;
 }
 
@@ -25,16 +25,19 @@ const HOLD_MS_MAX = 120_000;
 /** Makes what the core wants, and lets go of what it does not need any more. Called in every turn, all applied. */
 export function serveSnapshot(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
   const { raft, served, snapshotWanted } = running;
+  const { storage } = state.ports;
   if (served !== null && (raft.role.kind !== "leader" || raft.role.snapshot === null)) {
-    state.ports.storage.snapshot.end();
+    storage.snapshot.end();
     running.served = null;
-    state.ports.log("info", "snapshot no longer served", { index: served.position.index });
+    state.ports.log("info", "snapshot no longer served", { index: served.manifest.position.index });
   }
   if (!snapshotWanted || running.served !== null) return;
   flush(state, running);
   const position = positionAt(raft.log, running.machine.appliedIndex);
-  state.ports.storage.snapshot.begin(position);
-  running.served = { position, sinceMs: nowMs };
+  const manifest = storage.snapshot.begin(position);
+  // The sums of its rows are not known yet: the core asks again.
+  if (manifest === null) return;
+  running.served = { manifest, sinceMs: nowMs };
   state.ports.log("info", "snapshot served", { index: position.index, revision: running.machine.revision });
   drive(state, running, { kind: "snapshot_ready", snapshot: position });
 }
@@ -45,11 +48,11 @@ export function onSnapshotRequest(
   from: NodeId,
   { index, term, after }: Extract<PeerBody, { kind: "snapshot_request" }>,
 ): void {
-  const position = running.served?.position;
+  const manifest = running.served?.manifest;
   // It is offered another one with the next heartbeat.
-  if (position?.index !== index || position.term !== term) return;
+  if (manifest?.position.index !== index || manifest.position.term !== term) return;
   const chunk = state.ports.storage.snapshot.read(after, CHUNK_BYTES_MAX);
-  sendPeer(state, from, { kind: "snapshot_chunk", index, term, after, chunk });
+  if (chunk !== null) sendPeer(state, from, { kind: "snapshot_chunk", manifest, chunk });
 }
 
 /** V4 */

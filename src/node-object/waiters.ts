@@ -198,6 +198,13 @@ export function rerouteCalls(state: NodeState, running: Running): void {
   }
 }
 
+/** The entries up to `index` were taken over whole, without being applied here: nobody can say what became of each. */
+export function forgetProposals(state: NodeState, index: number): void {
+  for (const [at, call] of state.calls.byIndex) {
+    if (at <= index) close(state, call, { kind: "unknown" });
+  }
+}
+
 /** Ends calls that are over time and repeats those that may be; returns when to look again. */
 export function sweepCalls(state: NodeState, nowMs: number): number {
   const { open, queue, outbound } = state.calls;

@@ -25,6 +25,8 @@ import {
   COMPACTION_KEEP_MS_DEFAULT,
   COMPACTION_KEEP_REVISIONS_DEFAULT,
   QUIESCE_AFTER_MS_DEFAULT,
+  LOG_KEEP_BYTES_DEFAULT,
+  LOG_KEEP_ENTRIES_DEFAULT,
   QUOTA_BYTES_DEFAULT,
 } from "../base/limits.ts";
 import { createRandom, nextFloat, nextInteger, type Random } from "../base/random.ts";
@@ -384,6 +386,8 @@ const BOUNDS = {
   fence: true,
   quiesceAfterMs: QUIESCE_AFTER_MS_DEFAULT,
   quotaBytes: QUOTA_BYTES_DEFAULT,
+  logKeepEntries: LOG_KEEP_ENTRIES_DEFAULT,
+  logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
   compaction: {
     keepRevisions: COMPACTION_KEEP_REVISIONS_DEFAULT,
     keepMs: COMPACTION_KEEP_MS_DEFAULT,

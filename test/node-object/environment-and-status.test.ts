@@ -40,6 +40,8 @@ describe("names and variables", () => {
       heartbeatMs: 50,
       quiesceAfterMs: 10_000,
       quotaBytes: 4 * 2 ** 30,
+      logKeepEntries: 10_000,
+      logKeepBytes: 64 << 20,
       compaction: { keepRevisions: 100_000, keepMs: 600_000, historyBytesMax: 2 ** 30 },
       electionTimeoutMsMin: 300,
       electionTimeoutMsMax: 600,

@@ -187,6 +187,7 @@ export interface WorldOptions {
   readonly fence: boolean;
   readonly quiesceAfterMs: number;
   readonly quotaBytes: number;
+  readonly logKeepEntries: number;
   readonly compaction: CompactionPolicy;
   readonly hubLimits: Partial<HubLimits>;
   readonly mutation: Mutation | null;

@@ -55,6 +55,8 @@ export interface Profile {
   readonly watchers: number;
   readonly hubLimits: Partial<HubLimits>;
   readonly quotaBytes: number;
+  /** Few: who is away for a while needs a snapshot. */
+  readonly logKeepEntries: number;
   readonly compaction: CompactionPolicy;
 }
 
@@ -101,6 +103,7 @@ export function chooseProfile(random: Random): Profile {
     lateKeepers: 0.5,
     leaseShare: crowded ? 0.1 : 0.29,
     writeShare: crowded ? 0.95 : 0.7,
+    logKeepEntries: choose(random, [10, 30, 100, 10_000]),
     quotaBytes: nextFloat(random) < 0.12 ? choose(random, [15_000, 40_000]) : QUOTA_BYTES,
     compaction: crowded ? { keepRevisions: 1, keepMs: 0, historyBytesMax: 0 } : NO_COMPACTION,
   };

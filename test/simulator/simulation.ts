@@ -75,6 +75,7 @@ export function runSeed(options: SeedOptions): SeedResult {
     fence: profile.fence,
     quiesceAfterMs: profile.quiesceAfterMs,
     quotaBytes: profile.quotaBytes,
+    logKeepEntries: profile.logKeepEntries,
     compaction: profile.compaction,
     hubLimits: profile.hubLimits,
     mutation: options.mutation ?? null,

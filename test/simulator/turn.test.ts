@@ -74,6 +74,7 @@ beforeEach(() => {
     fence: true,
     quiesceAfterMs: Number.POSITIVE_INFINITY,
     quotaBytes: 2 ** 32,
+    logKeepEntries: 10_000,
     compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
     hubLimits: {},
     mutation: {

@@ -308,6 +308,8 @@ function nodeConfig(world: World, host: Host): NodeConfig {
     fence: options.fence,
     quiesceAfterMs: options.quiesceAfterMs,
     quotaBytes: options.quotaBytes,
+    logKeepEntries: options.logKeepEntries,
+    logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
     compaction: options.compaction,
     seed: nextInteger(random, 1, 0x7fffffff),
   };

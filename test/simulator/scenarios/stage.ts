@@ -55,6 +55,7 @@ export interface StageOptions {
   /** Absent: it never falls asleep. */
   readonly quiesceAfterMs?: number;
   readonly compaction?: CompactionPolicy;
+  readonly logKeepEntries?: number;
   readonly hubLimits?: Partial<HubLimits>;
 }
 
@@ -78,6 +79,7 @@ export class Stage implements StorageFaults {
       quiesceAfterMs,
       hubLimits,
       quotaBytes: 2 ** 32,
+      logKeepEntries: options.logKeepEntries ?? 10_000,
       compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
       heartbeatMs: HEARTBEAT_MS,
       electionTimeoutMsMin: ELECTION_MS_MIN,
