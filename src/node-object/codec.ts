@@ -12,7 +12,8 @@
 import { unreachable } from "../base/assert.ts";
 import { parseMembership, readMembership } from "../raft/membership.ts";
 import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/types.ts";
-import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope } from "./ports.ts";
+import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow } from "./ports.ts";
+import { manifestFrom } from "./snapshot-text.ts";
 
 export const PROTOCOL_VERSION = 1;
 

@@ -18,6 +18,7 @@ import { expiredLeases, nextLeaseExpiry } from "../kv/lease-expiry.ts";
 import type { Machine } from "../kv/machine.ts";
 import { isAsleep, logTimeMs } from "../raft/state.ts";
 import type { NodeState, Running } from "./runtime-state.ts";
+import { holdsRows } from "./snapshot-source.ts";
 import { proposeDuty } from "./waiters.ts";
 
 export interface Duties {

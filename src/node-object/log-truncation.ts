@@ -11,18 +11,27 @@ import type { Drive, NodeState, Running } from "./runtime-state.ts";
 
 const STEP_SHARE = 1 / 10;
 
-/** Called in every turn; compares two numbers unless there is something to do. */
+/** Called in every turn; compares a few numbers unless there is something to do. */
 export function truncateLog(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
+  const through = Math.max(byCount(state, running, nowMs), bySize(state, running));
+  if (through > running.raft.log.base.index) drive(state, running, { kind: "truncate_log", index: through });
+}
+
+function byCount(state: NodeState, running: Running, nowMs: number): number {
   const { raft, durableIndex } = running;
-  const { logKeepEntries, logKeepBytes } = state.config;
-  const step = Math.max(1, Math.floor(logKeepEntries * STEP_SHARE));
-  const { base } = raft.log;
-  const { storage } = state.ports;
-  if (durableIndex - base.index < logKeepEntries + step && storage.logBytes <= logKeepBytes) return;
-  const wanted = Math.min(durableIndex, raft.commit, neededFrom(running, nowMs)) - logKeepEntries;
-  const bounded = Math.min(durableIndex, raft.commit, storage.logIndexWithin(logKeepBytes * (1 - STEP_SHARE)) - 1);
-  const through = Math.max(wanted, bounded);
-  if (through - base.index >= step) drive(state, running, { kind: "truncate_log", index: through });
+  const { logKeepEntries } = state.config;
+  const least = raft.log.base.index + Math.max(1, Math.floor(logKeepEntries * STEP_SHARE));
+  if (durableIndex - logKeepEntries < least) return 0;
+  const through = Math.min(durableIndex, raft.commit, neededFrom(running, nowMs)) - logKeepEntries;
+  return through < least ? 0 : through;
+}
+
+function bySize(state: NodeState, running: Running): number {
+  const { logKeepBytes } = state.config;
+  if (running.appendedBytes < logKeepBytes * STEP_SHARE) return 0;
+  running.appendedBytes = 0;
+  const first = state.ports.storage.logIndexWithin(logKeepBytes * (1 - STEP_SHARE));
+  return Math.min(running.durableIndex, running.raft.commit, first - 1);
 }
 
 /** The last entry that everybody who is heard has, and the one that is being served stands at. */

@@ -46,6 +46,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     wakeAtMs: Number.POSITIVE_INFINITY,
     commitIndex: raft.commit,
     ...opened,
+    appendedBytes: Number.POSITIVE_INFINITY,
     snapshotWanted: false,
     served: null,
     fetch: null,

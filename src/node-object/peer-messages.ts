@@ -1,14 +1,16 @@
 /** What a peer says, on its way to the part of the runtime that it is for. */
 import { isForStrangers } from "../raft/step.ts";
 import type { Message } from "../raft/types.ts";
-import { onForward, onForwardReply } from "./forwarding.ts";
 import { onDigestReply, onDigestRequest, onDiverged } from "./digest-check.ts";
+import { onForward, onForwardReply } from "./forwarding.ts";
 import { onHello } from "./hello.ts";
 import { incarnationOf } from "./members.ts";
 import type { PeerEnvelope } from "./ports.ts";
 import { nextLost } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { noticeRequest, wakeUp } from "./sleep.ts";
+import { onSnapshotChunk } from "./snapshot-fetch.ts";
+import { onSnapshotRequest } from "./snapshot-source.ts";
 import { isMet, noticeHello } from "./strangers.ts";
 
 export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): void {

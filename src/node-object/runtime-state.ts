@@ -68,6 +68,8 @@ export interface Running {
   flushAtMs: number;
   /** The applied index that the durable rows are of. */
   durableIndex: number;
+  /** Since the size of the log was looked at (log-truncation.ts). Infinity: not yet. */
+  appendedBytes: number;
   /** The core's last word: a member needs a snapshot, and there is none that helps. */
   snapshotWanted: boolean;
   served: ServedSnapshot | null;

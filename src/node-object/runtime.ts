@@ -29,10 +29,11 @@ import {
   waitForRevision,
 } from "./barriers.ts";
 import { createCallQueue } from "./call-queue.ts";
+import { checkDigests } from "./digest-check.ts";
 import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
-import { truncateLog } from "./log-truncation.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
+import { truncateLog } from "./log-truncation.ts";
 import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
 import { openRunning } from "./opening.ts";
 import { onPeer } from "./peer-messages.ts";
@@ -58,6 +59,8 @@ import {
   quiesceIfIdle,
   wakeUp,
 } from "./sleep.ts";
+import { fetchSnapshot, openInstalled } from "./snapshot-fetch.ts";
+import { serveSnapshot } from "./snapshot-source.ts";
 import { createTopicRelay, publishTopic, relayAtMs, relayTopics } from "./topic-relay.ts";
 import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
@@ -304,6 +307,7 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
       // Any other write of this turn is a fence already.
       ...(fence === 0 || append.length > 0 || hardState !== null ? {} : { fence }),
     });
+    for (const { payloadBytes } of append) running.appendedBytes += payloadBytes;
     if (install !== null) openInstalled(state, running, install.snapshot);
     if (append.length > 0 || fence > 0 || install !== null) {
       storage.afterSync(() => turn(state, () => void drive(state, running, { kind: "stored", receipt })));

@@ -3,7 +3,7 @@
  * Must not: trust what it reads; what is malformed is null, never an exception.
  */
 import { isCounter, isNode, isObject } from "./codec.ts";
-import type { SnapshotPosition } from "./ports.ts";
+import type { SnapshotManifest, SnapshotPosition } from "./ports.ts";
 
 export function positionFrom(value: unknown): SnapshotPosition | null {
   if (!isObject(value) || !isCounter(value.index) || !isCounter(value.term) || !isCounter(value.timeMs)) return null;
@@ -14,4 +14,10 @@ export function positionFrom(value: unknown): SnapshotPosition | null {
     return null;
   if (extra === undefined) return { index, term, timeMs, membership: { voters, learners } };
   return typeof extra === "string" ? { index, term, timeMs, membership: { voters, learners, extra } } : null;
+}
+
+export function manifestFrom(value: unknown): SnapshotManifest | null {
+  if (!isObject(value) || !isCounter(value.rowsCount) || !isCounter(value.hash)) return null;
+  const position = positionFrom(value.position);
+  return position === null ? null : { position, rowsCount: value.rowsCount, hash: value.hash };
 }

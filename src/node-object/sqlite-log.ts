@@ -12,8 +12,8 @@ import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
 import type { Entry } from "../raft/types.ts";
 import { decodeEntries, encodeEntries, isCounter, isRun, parseJson } from "./codec.ts";
 import type { SnapshotPosition } from "./ports.ts";
-import { positionFrom } from "./snapshot-text.ts";
 import { corrupt, type Exec, logChecksum, numberColumn, putMeta, SQL, type SqlRow, textColumn } from "./sqlite-rows.ts";
+import { positionFrom } from "./staged-snapshot.ts";
 
 /** Rows looked at per step of a log read; the bodies that are then fetched are bounded by bytes. */
 const LOG_ROWS_PER_STEP = 256;
@@ -87,6 +87,18 @@ export function readEntries(log: SqliteLog, from: number, to: number, bytesMax: 
     if (numberColumn(end, "last_index", "log") >= log.lastIndex) break;
   }
   return entries;
+}
+
+/** The first index of the rows that hold about `bytesMax` at the end of the log. */
+export function indexWithin(log: SqliteLog, bytesMax: number): number {
+  let bytes = 0;
+  let index = log.lastIndex + 1;
+  for (const row of log.exec(SQL.logSizesBackward)) {
+    bytes += numberColumn(row, "bytes", "log");
+    if (bytes > bytesMax) break;
+    index = numberColumn(row, "first_index", "log");
+  }
+  return index;
 }
 
 /** Removes every entry with an index >= `from`. */

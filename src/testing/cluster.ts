@@ -24,9 +24,9 @@ import {
   COMPACTION_HISTORY_BYTES_DEFAULT,
   COMPACTION_KEEP_MS_DEFAULT,
   COMPACTION_KEEP_REVISIONS_DEFAULT,
-  QUIESCE_AFTER_MS_DEFAULT,
   LOG_KEEP_BYTES_DEFAULT,
   LOG_KEEP_ENTRIES_DEFAULT,
+  QUIESCE_AFTER_MS_DEFAULT,
   QUOTA_BYTES_DEFAULT,
 } from "../base/limits.ts";
 import { createRandom, nextFloat, nextInteger, type Random } from "../base/random.ts";

@@ -187,9 +187,17 @@ export class NodeInstance {
     const storage: NodeStorage = {
       load: () => disk.load(),
       write: (batch) => disk.write(batch),
+      logIndexWithin: (bytesMax) => disk.logIndexWithin(bytesMax),
       readLog: (from, to, bytesMax) => disk.readLog(from, to, bytesMax),
       get: (key) => disk.get(key),
       scan: (range) => disk.scan(range),
+      snapshot: disk.snapshot,
+      staging: disk.staging,
+      scrub: disk.scrub,
+      get stateHash() {
+        return disk.stateHash;
+      },
+      cleanUp: () => disk.cleanUp(),
       get bytes() {
         return disk.bytes;
       },

@@ -133,6 +133,8 @@ export const OUTCOMES: { readonly [Kind in ForwardOutcome["kind"]]: fc.Arbitrary
   unknown: fc.constant({ kind: "unknown" as const }),
 };
 
+const snapshotPosition = fc.record({ index: counter, term: counter, timeMs: counter, membership: raftMembership });
+
 export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBody> } = {
   raft: fc.record({ kind: fc.constant("raft" as const), message: fc.oneof(...Object.values(MESSAGES)) }),
   hello: fc.record({ kind: fc.constant("hello" as const), membership, reply: fc.boolean(), question: counter }),
@@ -147,6 +149,31 @@ export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBod
     kind: fc.constant("forward_reply" as const),
     replies: fc.array(fc.record({ id: counter, outcome: fc.oneof(...Object.values(OUTCOMES)) }), { maxLength: 4 }),
   }),
+  snapshot_request: fc.record({
+    kind: fc.constant("snapshot_request" as const),
+    index: counter,
+    term: counter,
+    after: nullable(text),
+  }),
+  snapshot_chunk: fc.record({
+    kind: fc.constant("snapshot_chunk" as const),
+    manifest: fc.record({ position: snapshotPosition, rowsCount: counter, hash: counter }),
+    chunk: fc.record({
+      index: counter,
+      term: counter,
+      after: nullable(text),
+      rows: fc.array(fc.tuple(text, text), { maxLength: 4 }),
+      last: fc.boolean(),
+    }),
+  }),
+  digest_request: fc.record({ kind: fc.constant("digest_request" as const), term: counter, index: counter }),
+  digest_reply: fc.record({
+    kind: fc.constant("digest_reply" as const),
+    term: counter,
+    index: counter,
+    digest: name,
+  }),
+  diverged: fc.record({ kind: fc.constant("diverged" as const), term: counter, index: counter, digest: name }),
   topics: fc.record({
     kind: fc.constant("topics" as const),
     messages: fc.array(fc.record({ topic: name, payload: text }), { maxLength: 4 }),

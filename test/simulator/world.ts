@@ -4,6 +4,7 @@
  * whole world is one loop of callbacks, which is what makes it fast and repeatable.
  */
 import { unreachable } from "../../src/base/assert.ts";
+import { LOG_KEEP_BYTES_DEFAULT } from "../../src/base/limits.ts";
 import { createRandom, nextFloat, nextInteger } from "../../src/base/random.ts";
 import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";

@@ -1,7 +1,7 @@
 /** The storages that run without the Workers runtime, each behind the same small handle. */
 import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
-import { MemoryDisk } from "../../src/testing/memory-disk.ts";
-import { createDisk, loadDisk, readLog, scanDisk, takeJournal, undo, writeDisk } from "../simulator/disk.ts";
+import { indexWithin, MemoryDisk } from "../../src/testing/memory-disk.ts";
+import { createDisk, lastIndex, loadDisk, readLog, scanDisk, takeJournal, undo, writeDisk } from "../simulator/disk.ts";
 import { NodeSqliteDisk } from "./node-sqlite.ts";
 import type { Storage, TestDisk } from "./storage-contract.ts";
 
@@ -30,8 +30,16 @@ export function simulated(): TestDisk {
     load: () => loadDisk(disk),
     write: (batch) => writeDisk(disk, batch, () => {}),
     readLog: (from, to, bytesMax) => readLog(disk, from, to, bytesMax),
+    logIndexWithin: (bytesMax) => indexWithin(disk.log, bytesMax, lastIndex(disk) + 1),
     get: (key) => disk.rows.get(key),
     scan: (range) => scanDisk(disk, range),
+    snapshot: disk.snapshots.snapshot,
+    staging: disk.snapshots.staging,
+    scrub: disk.snapshots.scrub,
+    get stateHash() {
+      return disk.snapshots.stateHash;
+    },
+    cleanUp: () => disk.snapshots.cleanUp(),
     bytes: 0,
   };
   return {
