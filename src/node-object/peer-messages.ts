@@ -26,12 +26,18 @@ export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): 
   if (running === null || state.halted !== null) return;
   if (envelope.clusterId !== running.clusterId || envelope.toIncarnation !== identity.incarnation) return;
   if (!isHeard(state, running, envelope)) return;
+  running.heard = { id: from, incarnation: fromIncarnation };
+  dispatch(state, running, envelope, drive);
+  running.heard = null;
+}
+
+function dispatch(state: NodeState, running: Running, { from, body }: PeerEnvelope, drive: Drive): void {
   switch (body.kind) {
+    case "hello":
+      return; // heard before there is a state
     case "raft":
       noticeMessage(state, running, body.message);
-      running.heard = { id: from, incarnation: fromIncarnation };
       drive(state, running, { kind: "message", from, message: body.message });
-      running.heard = null;
       return;
     case "forward":
       noticeRequest(state, running, drive);
@@ -66,6 +72,7 @@ function isHeard(state: NodeState, running: Running, envelope: PeerEnvelope): bo
   const { from, fromIncarnation, body } = envelope;
   const { log } = running.raft;
   if (incarnationOf(log, from) === fromIncarnation) return true;
+  if (body.kind === "snapshot_chunk") return running.fetch?.incarnation === fromIncarnation;
   if (body.kind !== "raft" || !isForStrangers(body.message.kind)) return false;
   // A node that knows of no membership yet follows whoever leads.
   return state.identity.membership.kind === "lost" || isMet(state, running, envelope);

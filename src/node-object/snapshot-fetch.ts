@@ -16,6 +16,8 @@ import { forgetProposals } from "./waiters.ts";
 
 export interface SnapshotFetch {
   readonly from: NodeId;
+  /** Whoever leads may not be known by the own log yet. */
+  readonly incarnation: number | null;
   readonly snapshot: SnapshotPosition;
   askedAtMs: number;
 }
@@ -35,7 +37,7 @@ export function fetchSnapshot(
   if (isUnderWay && nowMs < fetch.askedAtMs + RETRY_MS) return;
   const staged = state.ports.storage.staging.state();
   const goesOn = staged?.status === "receiving" && isSame(staged.manifest.position, offer.snapshot);
-  running.fetch = { ...offer, askedAtMs: nowMs };
+  running.fetch = { ...offer, incarnation: running.heard?.incarnation ?? null, askedAtMs: nowMs };
   ask(state, running.fetch, goesOn ? staged.afterKey : null);
 }
 
