@@ -12,8 +12,7 @@
 import { unreachable } from "../base/assert.ts";
 import { parseMembership, readMembership } from "../raft/membership.ts";
 import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/types.ts";
-import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow } from "./ports.ts";
-import { manifestFrom } from "./snapshot-text.ts";
+import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow, SnapshotManifest } from "./ports.ts";
 
 export const PROTOCOL_VERSION = 1;
 
@@ -192,7 +191,7 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
       return { kind: "snapshot_request", index, term, after };
     }
     case "snapshot_chunk": {
-      const manifest = manifestFrom(head.manifest);
+      const manifest = manifestOf(head.manifest);
       const chunk = isObject(head.chunk) ? head.chunk : {};
       const { index, term, after, last } = chunk;
       const rows = partsOf(head.rows, tail, ([key], sealed): SealedRow | null =>
@@ -304,6 +303,12 @@ export function snapshotPositionOf(value: unknown): SnapshotPosition | null {
   const membership = readMembership(value.membership);
   if (!isCounter(index) || !isCounter(term) || !isCounter(timeMs) || membership === null) return null;
   return { index, term, timeMs, membership };
+}
+
+function manifestOf(value: unknown): SnapshotManifest | null {
+  if (!isObject(value) || !isCounter(value.rowsCount) || !isCounter(value.hash)) return null;
+  const position = snapshotPositionOf(value.position);
+  return position === null ? null : { position, rowsCount: value.rowsCount, hash: value.hash };
 }
 
 function appendOf(head: JsonRecord, term: number, tail: string): Message | null {

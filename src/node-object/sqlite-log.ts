@@ -117,7 +117,9 @@ export function truncateLog(log: SqliteLog, from: number): void {
 
 /** True if the entries are appended by a single statement. */
 export function isOneRow(entries: readonly Entry[]): boolean {
-  return logRows(entries).length <= 1 && entries.every(({ kind }) => kind !== LISTED_KIND);
+  let bytes = 0;
+  for (const entry of entries) bytes += entry.payloadBytes + ENTRY_HEAD_BYTES;
+  return bytes <= LOG_ROW_BYTES_MAX && entries.every(({ kind }) => kind !== LISTED_KIND);
 }
 
 export function appendLog(log: SqliteLog, entries: readonly Entry[]): void {
