@@ -19,6 +19,7 @@ interface ViewOfNode {
   readonly id: number;
   readonly state: string;
   readonly role: string | null;
+  readonly member: string | null;
   readonly term: number;
   readonly leader: number | null;
   readonly commit_index: number;
@@ -65,7 +66,7 @@ function cellsOf(id: number, view: View | string | null): string[] {
   const reached = view.nodes.filter((node) => node.id !== id && node.state !== "unreachable").map((node) => node.id);
   return [
     own.state,
-    own.role ?? "-",
+    own.member === "learner" ? "learner" : (own.role ?? "-"),
     String(own.term),
     own.leader === null ? "-" : String(own.leader),
     String(own.commit_index),

@@ -84,6 +84,8 @@ export interface NodeStatus {
   readonly id: number;
   readonly state: "empty" | "forming" | "formed" | "lost" | "halted" | "unreachable";
   readonly role: "leader" | "follower" | "candidate" | "pre_candidate" | null;
+  /** What it is in the cluster by its own log: a node that lost its storage is none, then a learner, then a voter. */
+  readonly member: "voter" | "learner" | null;
   readonly term: number;
   readonly leader: number | null;
   readonly last_index: number;

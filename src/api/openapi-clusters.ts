@@ -12,6 +12,7 @@ const NODE = {
   id: 1,
   state: "formed",
   role: "leader",
+  member: "voter",
   term: 3,
   leader: 1,
   last_index: 9,

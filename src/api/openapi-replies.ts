@@ -273,6 +273,10 @@ const nodeStatus = z
     id: count,
     state: z.enum(["empty", "forming", "formed", "lost", "halted", "unreachable"]),
     role: z.enum(["leader", "follower", "candidate", "pre_candidate"]).nullable(),
+    member: z
+      .enum(["voter", "learner"])
+      .nullable()
+      .describe("By its own log. A node that lost its storage is none, then a learner, then a voter."),
     term: count,
     leader: count.nullable(),
     last_index: count,

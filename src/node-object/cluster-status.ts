@@ -46,6 +46,7 @@ export function leaderOf(nodes: readonly NodeStatus[]): NodeId | null {
 
 const STATES = ["empty", "forming", "formed", "lost", "halted"] as const satisfies readonly NodeStatus["state"][];
 const ROLES = ["leader", "follower", "candidate", "pre_candidate"] as const satisfies readonly NodeStatus["role"][];
+const MEMBERS = ["voter", "learner"] as const satisfies readonly NodeStatus["member"][];
 
 /** Reads a peer's answer, which may come from another version of this code; null if it is not a status of `id`. */
 export function nodeStatusFrom(text: string, id: NodeId): NodeStatus | null {
@@ -53,6 +54,7 @@ export function nodeStatusFrom(text: string, id: NodeId): NodeStatus | null {
   if (!isObject(value) || value.id !== id) return null;
   const state = STATES.find((name) => name === value.state);
   const role = ROLES.find((name) => name === value.role) ?? null;
+  const member = MEMBERS.find((name) => name === value.member) ?? null;
   const { term, leader, last_index, commit_index, applied_index, revision, digest, digest_index } = value;
   const { incarnation, storage_bytes, halted } = value;
   const quiescent = value.quiescent === true;
@@ -65,6 +67,7 @@ export function nodeStatusFrom(text: string, id: NodeId): NodeStatus | null {
     id,
     state,
     role,
+    member,
     term,
     leader,
     last_index,
@@ -85,6 +88,7 @@ function unreachableNode(id: NodeId): NodeStatus {
     id,
     state: "unreachable",
     role: null,
+    member: null,
     term: 0,
     leader: null,
     last_index: 0,

@@ -4,8 +4,11 @@
 import type { NodePosition, NodeStatus } from "../api/backend.ts";
 import type { Outcome, Query, QueryResult } from "../kv/command.ts";
 import { evaluateQuery } from "../kv/machine.ts";
+import { newestMembership } from "../raft/log.ts";
 import { leaderOf, logTimeMs } from "../raft/state.ts";
-import { type NodeState, serving } from "./runtime-state.ts";
+import type { NodeId } from "../raft/types.ts";
+import { names } from "./members.ts";
+import { type NodeState, type Running, serving } from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
 /** Evaluates a query on the applied state, whatever its age. */
@@ -31,12 +34,20 @@ export function position(state: NodeState): NodePosition {
   };
 }
 
+function partOf({ raft }: Running, id: NodeId, incarnation: number): NodeStatus["member"] {
+  const { membership } = newestMembership(raft.log);
+  if (!names(membership, id, incarnation)) return null;
+  return membership.voters.includes(id) ? "voter" : "learner";
+}
+
 export function status(state: NodeState): NodeStatus {
   const { running, identity, halted, config } = state;
   return {
     id: config.id,
     state: halted === null ? identity.membership.kind : "halted",
-    role: running?.raft.role.kind ?? null,
+    // One that has lost its storage follows, but has no part in it.
+    role: identity.membership.kind === "lost" ? null : (running?.raft.role.kind ?? null),
+    member: running === null ? null : partOf(running, config.id, identity.incarnation),
     term: running?.raft.term ?? 0,
     leader: running === null ? null : leaderOf(running.raft),
     last_index: running?.raft.log.lastIndex ?? 0,

@@ -83,6 +83,7 @@ function status(id: number, changes: Partial<NodeStatus> = {}): NodeStatus {
     id,
     state: "formed",
     role: "follower",
+    member: "voter",
     term: 3,
     leader: 1,
     last_index: 10,
