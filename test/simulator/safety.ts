@@ -261,9 +261,9 @@ function declareCommitted(world: World, entry: Entry, declaredTerm: number): voi
 
 function checkDigests(safety: Safety, instance: Instance): void {
   for (;;) {
-    const index = instance.nextDigest;
-    const digest = instance.runtime.digestAt(index);
-    if (digest === null) return;
+    const index = nextApplied(instance, instance.nextDigest);
+    const digest = index === null ? null : instance.runtime.digestAt(index);
+    if (index === null || digest === null) return;
     const truth = safety.committed[index - 1];
     if (truth === undefined) {
       const detail = `node ${instance.host.id} applied ${index}, ${safety.committed.length} are committed`;
@@ -272,6 +272,13 @@ function checkDigests(safety: Safety, instance: Instance): void {
     compareDigest(instance, index, digest, truth);
     instance.nextDigest = index + 1;
   }
+}
+
+/** The first entry from `index` on whose effect this instance holds: a snapshot takes it to where its log begins. */
+export function nextApplied({ runtime, raft }: Instance, index: number): number | null {
+  if (runtime.digestAt(index) !== null) return index;
+  const base = raft?.log.base.index ?? 0;
+  return base > index && runtime.digestAt(base) !== null ? base : null;
 }
 
 function compareDigest(instance: Instance, index: number, digest: string, truth: Committed): void {

@@ -29,7 +29,7 @@ import {
   type WorldOptions,
 } from "./host.ts";
 import { createNetwork } from "./network.ts";
-import { checkStarted, createSafety } from "./safety.ts";
+import { checkStarted, createSafety, nextApplied } from "./safety.ts";
 import { createSleep, noticeSleep } from "./sleep.ts";
 import { dropSocket } from "./sockets.ts";
 import { retryAlarm, scheduleAlarm, scheduleTimer, takeAlarm, takeTimer } from "./timers.ts";
@@ -205,9 +205,11 @@ function handleCall(world: World, host: Host, call: Call): void {
     defer: (work) => instance.turn?.after.push(work),
     appliedIndex() {
       // Not by its status, which looks at the storage: an instance that has lost it must be able to answer.
-      let index = instance.nextDigest;
-      while (instance.runtime.digestAt(index) !== null) index += 1;
-      return index - 1;
+      let applied = instance.nextDigest - 1;
+      for (let next = nextApplied(instance, applied + 1); next !== null; next = nextApplied(instance, applied + 1)) {
+        applied = next;
+      }
+      return applied;
     },
   };
   runTurn(world, instance, () => call.run(instance.runtime, answer, turn));
