@@ -39,13 +39,9 @@ export function noticeHello(
   if (membership.kind !== "lost" && membership.kind !== "formed") return false;
   if (membership.clusterId !== running.clusterId || !isStranger(running, from, fromIncarnation)) return false;
   const lost = membership.kind === "lost";
-  if (reply) {
-    const stranger = knownStranger(state, running, from);
-    if (stranger?.incarnation !== fromIncarnation || stranger.question !== question) return false;
-    Object.assign(stranger, { lost, answered: true, heardAtMs: state.ports.clock.nowMs() });
-    return lost;
-  }
-  if (lost) strangerOf(state, running, from, fromIncarnation).lost = true;
+  const stranger = strangerOf(state, running, from, fromIncarnation);
+  if (reply && question === stranger.question) Object.assign(stranger, { lost, answered: true });
+  else if (lost) stranger.lost = true;
   return lost;
 }
 
@@ -67,6 +63,14 @@ function strangerOf(state: NodeState, running: Running, id: NodeId, incarnation:
     return known;
   }
   return note(state, running, id, { incarnation, heardAtMs, lost: false });
+}
+
+/** The incarnation of a node that has left or was never here, if it has said so itself; else it is asked now. */
+export function askedIncarnation(state: NodeState, running: Running, id: NodeId): number | null {
+  const stranger = knownStranger(state, running, id);
+  if (stranger?.answered === true) return stranger.incarnation;
+  ask(state, id, stranger?.question ?? 0);
+  return null;
 }
 
 /** Undefined also for one that has become a member. */
