@@ -1,9 +1,10 @@
 /** What an operator may ask of the leader: to take a node in, to let one go, to hand its leadership over. */
 import { newestMembership } from "../raft/log.ts";
 import type { Membership, NodeId, Refusal } from "../raft/types.ts";
-import { extraOf, incarnationOf, incarnationsOf } from "./members.ts";
+import { extraOf, incarnationsOf } from "./members.ts";
 import { renewed } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
+import { askedIncarnation } from "./strangers.ts";
 
 /** `add`: the node is a learner, and votes as soon as it has caught up. */
 export interface MemberChange {
@@ -13,8 +14,10 @@ export interface MemberChange {
 
 export type MemberRefusal =
   | Refusal
-  /** No configured node, or one whose storage this leader has never heard of. */
+  /** No configured node. */
   | "unknown_node"
+  /** The node has not yet said which storage it has: it was asked now, so ask again. */
+  | "not_heard"
   /** This instance does not serve. */
   | "not_running";
 
@@ -23,7 +26,7 @@ export function changeMember(
   running: Running,
   change: MemberChange,
   drive: Drive,
-): Refusal | "unknown_node" | null {
+): MemberRefusal | null {
   const { raft } = running;
   if (raft.role.kind !== "leader") return "not_leader";
   const { membership } = newestMembership(raft.log);
@@ -33,8 +36,9 @@ export function changeMember(
   if (membership.voters.includes(id) || membership.learners.includes(id)) return "unchanged";
   // As with nodes that come back by themselves: one at a time (readmission.ts A3).
   if (membership.learners.length > 0) return "change_pending";
-  const incarnation = incarnationOf(raft.log, id);
-  if (incarnation === null || !state.config.members.includes(id)) return "unknown_node";
+  if (!state.config.members.includes(id)) return "unknown_node";
+  const incarnation = askedIncarnation(state, running, id);
+  if (incarnation === null) return "not_heard";
   return drive(state, running, { kind: "change_membership", membership: renewed(membership, id, incarnation) }).refusal;
 }
 

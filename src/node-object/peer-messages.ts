@@ -20,7 +20,8 @@ export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): 
   if (body.kind === "hello") {
     onHello(state, envelope, body);
     if (running === null || state.halted !== null) return;
-    if (noticeHello(state, running, envelope, body) && nextLost(running)?.id === from) wakeUp(state, running, drive);
+    const news = noticeHello(state, running, envelope, body);
+    if (news && nextLost(state, running, state.ports.clock.nowMs())?.id === from) wakeUp(state, running, drive);
     return;
   }
   if (running === null || state.halted !== null) return;

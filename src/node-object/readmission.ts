@@ -12,12 +12,20 @@
  */
 import { membershipAt, newestMembership } from "../raft/log.ts";
 import { isCaughtUp } from "../raft/membership-changes.ts";
-import { isAsleep, isReachable, type Leader } from "../raft/state.ts";
+import { isAsleep, isReachable, type Leader, membershipOf } from "../raft/state.ts";
 import type { Membership, NodeId } from "../raft/types.ts";
 import { adopt, ask, HELLO_HEARTBEATS_LOST } from "./hello.ts";
 import { extraOf, incarnationsOf, names } from "./members.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
-import { isStranger, type Stranger } from "./strangers.ts";
+import { knownStranger, type Stranger } from "./strangers.ts";
+
+interface LostNode {
+  readonly id: NodeId;
+  readonly stranger: Stranger;
+}
+
+/** A lost node that has not greeted for so long, in heartbeats, is not waited for. */
+const LOST_HEARTBEATS = 2 * HELLO_HEARTBEATS_LOST;
 
 // --- the lost node ---------------------------------------------------------------------------------------------------
 
@@ -33,11 +41,12 @@ export function noticeAdmission(state: NodeState, running: Running): void {
 // --- the others ------------------------------------------------------------------------------------------------------
 
 /** A3. A learner that is lost again goes on; of the voters the lowest is next, if nobody is on the way. */
-export function nextLost(running: Running): { readonly id: NodeId; readonly stranger: Stranger } | null {
-  const { voters, learners } = newestMembership(running.raft.log).membership;
+export function nextLost(state: NodeState, running: Running, nowMs: number): LostNode | null {
+  const { voters, learners } = membershipOf(running.raft);
   for (const id of learners.length > 0 ? learners : voters) {
-    const stranger = running.strangers.get(id);
-    if (stranger?.lost === true && isStranger(running, id, stranger.incarnation)) return { id, stranger };
+    const stranger = knownStranger(state, running, id);
+    const isNear = (heardAtMs: number) => heardAtMs + LOST_HEARTBEATS * state.config.heartbeatMs >= nowMs;
+    if (stranger?.lost === true && isNear(stranger.heardAtMs)) return { id, stranger };
   }
   return null;
 }
@@ -49,7 +58,7 @@ export function readmit(state: NodeState, running: Running, nowMs: number, drive
   if (role.kind !== "leader" || isAsleep(raft) || nowMs < running.changeAtMs) return;
   const { index, membership } = newestMembership(raft.log);
   if ((membership.learners.length === 0 && running.strangers.size === 0) || index > raft.commit) return;
-  const lost = nextLost(running);
+  const lost = nextLost(state, running, nowMs);
   running.changeAtMs = nowMs + state.config.heartbeatMs;
   if (lost === null) {
     const learner = membership.learners.find((one) => isCaughtUp(raft, role, one, nowMs));
@@ -91,8 +100,6 @@ export function readmissionRests(state: NodeState, running: Running, role: Leade
     const progress = role.progress.get(id);
     return progress !== undefined && isReachable(raft, progress, nowMs);
   };
-  if (newestMembership(raft.log).membership.learners.some(isReached)) return false;
-  const lost = nextLost(running);
-  if (lost === null) return true;
-  return lost.stranger.heardAtMs + 2 * HELLO_HEARTBEATS_LOST * state.config.heartbeatMs < nowMs;
+  if (membershipOf(raft).learners.some(isReached)) return false;
+  return nextLost(state, running, nowMs) === null;
 }

@@ -4,9 +4,10 @@
  *
  * S1. Nothing is believed of a stranger but its answer to a question of this instance: whatever else may be a late word of
  *     a storage that is gone (S08).
+ * S2. An answer holds until the membership changes: since then its storage may have been taken in, and lost again.
  */
-import { newestMembership } from "../raft/log.ts";
-import type { NodeId } from "../raft/types.ts";
+import { membershipOf } from "../raft/state.ts";
+import type { Membership, NodeId } from "../raft/types.ts";
 import { ask } from "./hello.ts";
 import { incarnationsOf } from "./members.ts";
 import type { PeerBody, PeerEnvelope } from "./ports.ts";
@@ -14,6 +15,8 @@ import { type NodeState, nextId, type Running } from "./runtime-state.ts";
 
 export interface Stranger {
   readonly incarnation: number;
+  /** In force when it was asked. */
+  readonly under: Membership;
   readonly question: number;
   heardAtMs: number;
   /** It says that it has lost its storage. */
@@ -23,7 +26,7 @@ export interface Stranger {
 
 /** True unless the newest membership names this very incarnation. */
 export function isStranger({ raft }: Running, id: NodeId, incarnation: number): boolean {
-  return incarnationsOf(newestMembership(raft.log).membership).get(id) !== incarnation;
+  return incarnationsOf(membershipOf(raft)).get(id) !== incarnation;
 }
 
 /** True if this greeting says anything new about a lost node. */
@@ -36,13 +39,9 @@ export function noticeHello(
   if (membership.kind !== "lost" && membership.kind !== "formed") return false;
   if (membership.clusterId !== running.clusterId || !isStranger(running, from, fromIncarnation)) return false;
   const lost = membership.kind === "lost";
-  if (reply) {
-    const stranger = running.strangers.get(from);
-    if (stranger?.incarnation !== fromIncarnation || stranger.question !== question) return false;
-    Object.assign(stranger, { lost, answered: true, heardAtMs: state.ports.clock.nowMs() });
-    return lost;
-  }
-  if (lost) strangerOf(state, running, from, fromIncarnation).lost = true;
+  const stranger = strangerOf(state, running, from, fromIncarnation);
+  if (reply && question === stranger.question) Object.assign(stranger, { lost, answered: true });
+  else if (lost) stranger.lost = true;
   return lost;
 }
 
@@ -58,12 +57,39 @@ export function isMet(state: NodeState, running: Running, { from, fromIncarnatio
 
 function strangerOf(state: NodeState, running: Running, id: NodeId, incarnation: number): Stranger {
   const heardAtMs = state.ports.clock.nowMs();
-  const known = running.strangers.get(id);
+  const known = knownStranger(state, running, id);
   if (known?.incarnation === incarnation) {
     known.heardAtMs = heardAtMs;
     return known;
   }
-  const stranger = { incarnation, question: nextId(state), heardAtMs, lost: false, answered: false };
+  return note(state, running, id, { incarnation, heardAtMs, lost: false });
+}
+
+/** The incarnation of a node that has left or was never here, if it has said so itself; else it is asked now. */
+export function askedIncarnation(state: NodeState, running: Running, id: NodeId): number | null {
+  const stranger = knownStranger(state, running, id);
+  if (stranger?.answered === true) return stranger.incarnation;
+  ask(state, id, stranger?.question ?? 0);
+  return null;
+}
+
+/** Undefined also for one that has become a member. */
+export function knownStranger(state: NodeState, running: Running, id: NodeId): Stranger | undefined {
+  const known = running.strangers.get(id);
+  if (known === undefined || known.under === membershipOf(running.raft)) return known;
+  running.strangers.delete(id);
+  return isStranger(running, id, known.incarnation) ? note(state, running, id, known) : undefined;
+}
+
+/** S2. */
+function note(
+  state: NodeState,
+  running: Running,
+  id: NodeId,
+  { incarnation, heardAtMs, lost }: Pick<Stranger, "incarnation" | "heardAtMs" | "lost">,
+): Stranger {
+  const under = membershipOf(running.raft);
+  const stranger = { incarnation, under, question: nextId(state), heardAtMs, lost, answered: false };
   running.strangers.set(id, stranger);
   return stranger;
 }

@@ -11,7 +11,8 @@ import { requireNobodyForgotten, requireSilence, requireWaking } from "./ending-
 import type { Faults } from "./faults.ts";
 import type { World } from "./host.ts";
 import { clocksAreHarmless, endsBy, endsByAfterChanges, LOG_EPOCH_MS } from "./lease-check.ts";
-import { isVoter, membershipInForce } from "./membership.ts";
+import { isVoter, membershipInForce, removedHosts } from "./membership.ts";
+import { addRemoved } from "./operator.ts";
 import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
 import {
@@ -27,9 +28,11 @@ import { isLost } from "./sleep.ts";
 import { Violation } from "./violation.ts";
 import { askWatchClients, calmWatchClients, lateWatchers, untoldWatchers, type WatchClients } from "./watch-clients.ts";
 import { newestRevision, type Workload } from "./workload.ts";
-import { scheduleAct } from "./world.ts";
+import { runUntil, scheduleAct } from "./world.ts";
 
 const PROBE_PAUSE_MS = 100;
+/** Election timeouts: for whoever has left to hear of it or to try once more, and then again to show that all is calm. */
+const CALM_TIMEOUTS = 15;
 /** Leases with a longer TTL than this outlive the seed. */
 const TTL_MS_MAX = 10_000;
 /** From falling asleep until the alarm that goes with it is surely on the disk. */
@@ -39,6 +42,7 @@ const DISTURBED_RATE = 0.5;
 export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
   const { world } = faults;
   runUntilQuiet(world, workload);
+  requireCalm(world);
   requireMembers(world);
   calmWatchClients(watching);
   askWatchClients(watching, true);
@@ -60,8 +64,28 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   requireAnswers(world);
 }
 
-/** Whoever was wiped votes again, although nobody asks for it. */
+/** Who has left, and does not know it maybe, deposes no leader. Clocks that are wrong may. */
+function requireCalm(world: World): void {
+  const left = removedHosts(world, membershipInForce(world));
+  if (left.length === 0 || world.hosts.some(({ wallJumps }) => wallJumps > 0)) return;
+  const windowMs = CALM_TIMEOUTS * world.options.electionTimeoutMsMax;
+  const end = Math.max(world.now, ...world.hosts.map(({ pausedUntil }) => pausedUntil)) + windowMs;
+  runUntil(world, end);
+  const before = newestTerm(world);
+  runUntil(world, end + windowMs);
+  if (newestTerm(world) === before) return;
+  const detail = `without ${left.map(({ id }) => id)} term ${before} became ${newestTerm(world)}: ${statusText(world)}`;
+  throw new Violation("who has left disturbs nobody", detail);
+}
+
+/** Whoever was wiped votes again, although nobody asks for it; an operator takes in again who was let go. */
 function requireMembers(world: World): void {
+  const add = (): void => {
+    addRemoved(world);
+    if (removedHosts(world, membershipInForce(world)).length > 0)
+      scheduleAct(world, world.now + PROBE_PAUSE_MS, "take in again", add);
+  };
+  scheduleAct(world, world.now, "take in again", add);
   const missing = () => world.hosts.filter((host) => !isVoter(world, host) || isLost(host));
   const deadline = world.now + LEFT_BEHIND_MS_MAX;
   runWhile(world, () => world.now < deadline && missing().length > 0);

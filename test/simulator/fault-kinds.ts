@@ -19,6 +19,8 @@ export const FAULT_KINDS = [
   "eviction",
   "all_reset",
   "two_instances",
+  "membership_change",
+  "leader_transfer",
   "alarm_late",
   "alarm_repeated",
   "reply_lost",

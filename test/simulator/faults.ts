@@ -5,6 +5,7 @@ import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
 import { canSpare } from "./membership.ts";
 import { calm, cut, mend, mendAll } from "./network.ts";
+import { changeSomeMember, transferLeadership } from "./operator.ts";
 import type { Profile } from "./profile.ts";
 import { scheduleRest } from "./rests.ts";
 import { killInstance } from "./turn.ts";
@@ -127,6 +128,10 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       return true;
     case "two_instances":
       return supersedeSome(faults, host);
+    case "membership_change":
+      return changeSomeMember(world);
+    case "leader_transfer":
+      return transferLeadership(world);
     default:
       return partition(faults, kind);
   }

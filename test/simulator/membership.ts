@@ -53,6 +53,18 @@ export function canSpare(world: World, gone: Host): boolean {
   });
 }
 
+/** The cluster lives on with this one removed. */
+export function canRemove(world: World, membership: Membership, id: NodeId): boolean {
+  const voters = membership.voters.filter((one) => one !== id);
+  if (voters.length * 2 <= world.hosts.length) return false;
+  return lostVoters(world, { ...membership, voters }).length <= (voters.length - 1) / 2;
+}
+
+/** Hosts that do not take part, by the membership that this leader goes by. */
+export function removedHosts(world: World, { voters, learners }: Membership): Host[] {
+  return world.hosts.filter(({ id }) => !voters.includes(id) && !learners.includes(id));
+}
+
 export function isVoter(world: World, { id, disk }: Host): boolean {
   const membership = membershipInForce(world);
   return membership.voters.includes(id) && names(membership, id, disk.identity?.incarnation ?? 0);

@@ -31,6 +31,7 @@ export type Rule =
   | "a sleeping cluster wakes"
   | "nobody is left behind"
   | "lost node is admitted again"
+  | "who has left disturbs nobody"
   | "removal ends"
   | "definite failure has no effect"
   | "real-time order"

@@ -247,7 +247,8 @@ test("an operator lets a node go and takes it in again; one that has left is tol
   expect(stage.status(leader)).toMatchObject({ role: "leader", term });
   expect(stage.status(node)).toMatchObject({ state: "formed", member: null });
   expect(ask("add", 6)).toBe("unknown_node");
-  expect(ask("add", node)).toBeNull();
+  expect(ask("add", node)).toBe("not_heard");
+  stage.until("it has said who it is", () => ask("add", node) === null);
   stage.until("it votes again", () => isBack(stage, node));
   expect(stage.status(leader)).toMatchObject({ role: "leader", term });
   stage.settle();
