@@ -131,6 +131,13 @@ export const resultOrderRow = (sequence: number): string => `o${digits16(sequenc
 /** Both parts are byte strings. */
 export const resultRow = (scope: string, key: string): string => `i${escapeKey(scope)}\u0001${escapeKey(key)}`;
 
+const ROW_NAME_CHARACTERS = 80;
+
+/** A row's key as a person can read it. */
+export function rowName(key: string): string {
+  return JSON.stringify(key.length > ROW_NAME_CHARACTERS ? `${key.slice(0, ROW_NAME_CHARACTERS)}…` : key);
+}
+
 export interface Bounds {
   readonly start: string;
   readonly end: string;
