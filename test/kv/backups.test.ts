@@ -1,11 +1,15 @@
 /** Random states through backup and restore: what a naive model says must be there is there, and life goes on. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { type BackupManifest, manifestOf } from "../../src/kv/backup-format.ts";
+import { beginIntake, endIntake, takeBackupText } from "../../src/kv/backup-intake.ts";
+import { beginBackup, endBackup, writeBackupRows } from "../../src/kv/backup-writer.ts";
 import type { CommandResult, Idempotency, Outcome } from "../../src/kv/command.ts";
 import { readResult } from "../../src/kv/idempotency.ts";
 import { type AppliedEntry, applyEntries, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
 import { readMeta } from "../../src/kv/state.ts";
+import type { Row } from "../../src/kv/store.ts";
 import { type Step, steps } from "./arbitraries.ts";
 import { backupOf, checkedRows, restored, restoredApart, takenIn } from "./backups.ts";
 import { errorCode, Harness } from "./harness.ts";
@@ -46,6 +50,42 @@ const options = fc.record({
   index: fc.integer({ min: 0, max: 9 }),
   nowMs: fc.constantFrom(1_000_000, 5, 9_000_000_000),
   revisionJump: fc.constantFrom(1, 20),
+});
+
+describe("a backup is taken in", () => {
+  const h = new Harness();
+  h.put("a", 1);
+  const manifest = manifestOf({ id: "old", term: 7 }, readMeta(h.store));
+
+  function textOf(told: BackupManifest, rows: readonly Row[]): string {
+    const writer = beginBackup(told);
+    return writeBackupRows(writer, rows) + endBackup(writer);
+  }
+
+  test("with what it says of itself", () => {
+    const intake = beginIntake();
+    expect(takeBackupText(intake, textOf(manifest, h.store.rows()))).toEqual(h.store.rows());
+    expect(endIntake(intake)).toEqual(manifest);
+    expect(manifest).toMatchObject({ cluster_id: "old", term: 7, index: 1, revision: 1, time_ms: h.timeMs });
+  });
+
+  test("not when its manifest tells of another state than its rows", () => {
+    for (const change of [{ index: 2 }, { revision: 2 }, { compact_revision: 1 }, { time_ms: 1 }]) {
+      const text = textOf({ ...manifest, ...change }, h.store.rows());
+      expect(() => takenIn(text)).toThrow("invalid_rows");
+    }
+  });
+
+  test("not when its rows are no state, however well they are sealed", () => {
+    expect(() => takenIn(textOf(manifest, [["z", ""]]))).toThrow("no row of a state");
+    expect(() => takenIn(textOf(manifest, h.store.rows().slice(1)))).toThrow("no state");
+    expect(() => takenIn(textOf(manifest, []))).toThrow("position is missing");
+  });
+
+  test("not when it ends early", () => {
+    const text = textOf(manifest, h.store.rows());
+    expect(() => takenIn(text.slice(0, -1))).toThrow("backup_truncated");
+  });
 });
 
 describe("a random state", () => {
