@@ -84,8 +84,8 @@ export function* restoreChanges(source: OrderedStore, options: RestoreOptions): 
   yield* dropHistory(source, meta);
   meta.markRevision = revision;
   meta.markBytes = meta.historyBytes;
-  // The digest goes on from the backup's, which stands for all rows; what is changed here follows from the meta row.
-  meta.digest = hashText(encodeMeta(meta), before.digest);
+  // Of the backup's digest, which stands for all its rows, and of the new counters, which all changes follow from.
+  meta.digest = hashText(encodeMeta(meta), 0);
   for (const [name, value] of Object.entries(meta)) assertCounter(value, `meta.${name}`);
   yield [META_ROW, encodeMeta(meta)];
 }

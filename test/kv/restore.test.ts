@@ -189,6 +189,15 @@ describe("leases", () => {
     expect(errorCode(h.txn({ success: [put("mine", 1, { lease: late })] }))).toBe("unknown_lease");
   });
 
+  test("a TTL that takes more digits is paid for", () => {
+    const old = new Harness();
+    old.put("ttl", 1, { ttl: 10 });
+    const h = restored(backupOf(old.machine), { index: INDEX, nowMs: 10 ** 12 });
+    expect(h.machine.historyBytes).toBe(old.machine.historyBytes + 6);
+    expect(readMeta(h.store)).toMatchObject({ markRevision: h.machine.revision, markBytes: h.machine.historyBytes });
+    expect(checkedRows(h.store.rows()).logicalBytes).toBe(weigh(h.store));
+  });
+
   test("a time before the backup's is a time like any other", () => {
     const old = fullState();
     const h = restored(backupOf(old.machine), { index: INDEX, nowMs: 7 });
@@ -209,7 +218,8 @@ describe("idempotency", () => {
     old.timeMs += 2 * IDEMPOTENCY_KEPT_MS_MIN;
     const h = restore(old, 10 * IDEMPOTENCY_KEPT_REVISIONS_MIN);
     h.timeMs += IDEMPOTENCY_KEPT_MS_MIN - 1;
-    h.put("other", 1);
+    // Kept for their time alone: they are old enough by revisions.
+    for (let turn = 0; turn <= IDEMPOTENCY_KEPT_REVISIONS_MIN; turn += 1) h.put("other", turn);
     h.expectUnchanged(() => {
       expect(h.txn(request, idempotency("K", 0))).toEqual({ ...first, replayed: true });
       expect(h.txn({ success: [put("x", 1, { lease: 99 })] }, idempotency("L", 0))).toEqual(refused);
