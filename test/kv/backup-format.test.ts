@@ -273,6 +273,7 @@ describe("a whole seal does not make a line good", () => {
     expect(forged(first, (chunk) => Object.assign(data(chunk), { 1: 5 }))).toBe("backup_damaged");
     expect(forged(first, (chunk) => Object.assign(chunk, { large: "all" }))).toBe("backup_damaged");
     expect(forged(first, (chunk) => data(chunk).push(1))).toBe("backup_damaged");
+    expect(forged(first + 1, (chunk) => Object.assign(data(chunk), { 0: "other" }))).toBe("backup_damaged");
 
     const head = { chunk: 1, rows: 0, large: "more" };
     let [after, chunks] = [JSON.parse(all[0] ?? "").sum as string, 0];
@@ -289,7 +290,7 @@ describe("a whole seal does not make a line good", () => {
     after = JSON.parse(all[0] ?? "").sum;
     const endless = function* () {
       yield `${all[0]}\n`;
-      for (let from = 0; ; from += 400_000) {
+      for (let from = 0; chunks < 20; from += 400_000) {
         chunks += 1;
         yield line({ ...head, chunk: chunks, data: ["r", from, "x".repeat(400_000)] });
       }
