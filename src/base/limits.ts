@@ -57,6 +57,11 @@ export const COMPACT_REMOVE_BYTES_MAX = 8 << 20;
 export const HISTORY_MARK_REVISIONS_MAX = 1000;
 export const HISTORY_MARK_BYTES_MAX = 8 << 20;
 
+/** A line of a backup, its end included: what a reader has to hold before it can judge it. */
+export const BACKUP_LINE_BYTES_MAX = 512 << 10;
+/** How far a restore moves the revision: further than the lost cluster can have come after the backup. */
+export const RESTORE_REVISION_JUMP_DEFAULT = 1_000_000;
+
 /** A row of the log holds a whole batch of entries; a larger batch is split (the platform refuses rows of 2 MB). */
 export const LOG_ROW_BYTES_MAX = 1_900_000;
 /** Entries in one append message, and their bytes; one entry always fits, whatever its size. */

@@ -40,7 +40,8 @@ export function isRemovalPending(meta: Readonly<Meta>): boolean {
   return comparePositions(removedUpTo(meta), endOf(meta.compactRevision)) < 0;
 }
 
-function removedUpTo(meta: Readonly<Meta>): Position {
+/** Removal has passed every change up to here. */
+export function removedUpTo(meta: Readonly<Meta>): Position {
   return { revision: meta.removedRevision, opIndex: meta.removedOpIndex };
 }
 

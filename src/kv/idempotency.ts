@@ -35,7 +35,7 @@ interface StoredResult {
 }
 
 /** Order row: what eviction needs to know of a result. */
-type OrderTuple = readonly [row: string, revisionBefore: number, timeMs: number, bytes: number];
+export type OrderTuple = readonly [row: string, revisionBefore: number, timeMs: number, bytes: number];
 
 function rowOf(scope: string, key: string): string {
   return resultRow(bytesOf(scope), bytesOf(key));
@@ -90,12 +90,24 @@ export function storeResult(
 ): void {
   const row = rowOf(idempotency.scope, idempotency.key);
   const text = `${idempotency.hash}\n${outcomeText(outcome)}`;
-  const bytes = row.length + utf8Length(text) + RESULT_OVERHEAD_BYTES;
+  const bytes = resultBytes(row, text);
   const order: OrderTuple = [row, revisionBefore, draft.timeMs, bytes];
   draft.store.put(row, text);
   draft.store.put(resultOrderRow(draft.meta.idemNext), JSON.stringify(order));
   draft.meta.idemNext += 1;
   draft.meta.idemBytes += bytes;
+}
+
+/** What a result weighs in `idemBytes`. */
+export function resultBytes(row: string, text: string): number {
+  return row.length + utf8Length(text) + RESULT_OVERHEAD_BYTES;
+}
+
+/** The order row of a result that is taken to have been stored at `timeMs`, by a command behind `revisionBefore`. */
+export function rebasedOrder(text: string, revisionBefore: number, timeMs: number): string {
+  const [row, , , bytes]: OrderTuple = JSON.parse(text);
+  const order: OrderTuple = [row, revisionBefore, timeMs, bytes];
+  return JSON.stringify(order);
 }
 
 /** The oldest result, remembered between commands so that a command that evicts nothing reads nothing. */

@@ -30,7 +30,7 @@ export interface Lease {
 type LeaseTuple = readonly [number, number, 0 | 1, number, JsonObject];
 
 /** Explicit ids below this move the counter, so that the counter never gives out an id that somebody once held. */
-const LEASE_COUNTER_MAX = 2 ** 48;
+export const LEASE_COUNTER_MAX = 2 ** 48;
 
 export function readLease(store: OrderedStore, id: number): Lease | null {
   const row = store.get(leaseRow(id));
@@ -42,10 +42,12 @@ export function decodeLease(row: string): Lease {
   return { ttlS, expiresAtMs, anonymous: anonymous === 1, keysCount, metadata };
 }
 
+export function encodeLease(lease: Lease): string {
+  return `[${lease.ttlS},${lease.expiresAtMs},${lease.anonymous ? 1 : 0},${lease.keysCount},${metadataText(lease)}]`;
+}
+
 function writeLease(store: OrderedStore, id: number, lease: Lease): void {
-  const metadata = metadataText(lease);
-  const text = `[${lease.ttlS},${lease.expiresAtMs},${lease.anonymous ? 1 : 0},${lease.keysCount},${metadata}]`;
-  store.put(leaseRow(id), text);
+  store.put(leaseRow(id), encodeLease(lease));
 }
 
 function metadataText(lease: Lease): string {
@@ -209,7 +211,7 @@ function createLease(
   writeLease(draft.store, id, lease);
   draft.store.put(expiryRow(lease.expiresAtMs, id), "");
   draft.meta.leasesCount += 1;
-  draft.meta.logicalBytes += bytesOf(lease);
+  draft.meta.logicalBytes += weightOfLease(lease);
   return lease;
 }
 
@@ -217,10 +219,11 @@ function removeLease(draft: Draft, id: number, lease: Lease): void {
   draft.store.delete(leaseRow(id));
   draft.store.delete(expiryRow(lease.expiresAtMs, id));
   draft.meta.leasesCount -= 1;
-  draft.meta.logicalBytes -= bytesOf(lease);
+  draft.meta.logicalBytes -= weightOfLease(lease);
 }
 
-function bytesOf(lease: Lease): number {
+/** What a lease weighs without its attachments. */
+export function weightOfLease(lease: Lease): number {
   return leaseBytes(utf8Length(metadataText(lease)));
 }
 

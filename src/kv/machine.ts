@@ -11,7 +11,7 @@
  */
 import { assert, unreachable } from "../base/assert.ts";
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
-import { hashText } from "../base/hash.ts";
+import { hashDigits, hashText } from "../base/hash.ts";
 import type { ChangeEvent, Command, CommandResult, Outcome, Proposal, Query, QueryResult } from "./command.ts";
 import { compact, isRemovalPending, removeCompacted } from "./compaction.ts";
 import { markHistory } from "./history-marks.ts";
@@ -85,7 +85,7 @@ export function openMachine(store: OrderedStore): Machine {
       return internal.meta.compactRevision;
     },
     get digest() {
-      return digestText(internal.meta.digest);
+      return hashDigits(internal.meta.digest);
     },
     get timeMs() {
       return internal.meta.timeMs;
@@ -141,7 +141,7 @@ function applyEntry(machine: Machine, entry: AppliedEntry): Applied {
     index: entry.index,
     outcome: ran === null ? null : ran.outcome,
     events: after.events,
-    digest: digestText(after.meta.digest),
+    digest: hashDigits(after.meta.digest),
   };
 }
 
@@ -236,9 +236,3 @@ function digestOf(meta: Meta, changes: readonly Change[]): number {
 
 /** No row holds this text: JSON escapes NUL. */
 const DELETED = "\u0000";
-
-/** 14 hexadecimal digits. In two halves: turning a whole 53-bit number into another radix is slow. */
-function digestText(digest: number): string {
-  const high = Math.floor(digest / 4294967296);
-  return high.toString(16).padStart(6, "0") + (digest >>> 0).toString(16).padStart(8, "0");
-}

@@ -42,7 +42,7 @@ export function decodeCurrent(row: string): Current {
   return { revision, opIndex, createRevision, version, leaseId, dueAtMs };
 }
 
-function encodeCurrent(current: Current): string {
+export function encodeCurrent(current: Current): string {
   const { revision, opIndex, createRevision, version, leaseId, dueAtMs } = current;
   return `[${revision},${opIndex},${createRevision},${version},${leaseId},${dueAtMs}]`;
 }
@@ -69,7 +69,7 @@ type HistoryHeader = readonly [
  * `p` header \n value, or `d` header. The header is JSON and so holds no line break of its own; the value is `j` and
  * JSON text, or `b` and base64.
  */
-function encodeHistory(event: ChangeEvent): string {
+export function encodeHistory(event: ChangeEvent): string {
   if (event.value === null) return tombstoneText(event.key);
   const contentType = event.content_type === null ? "null" : JSON.stringify(event.content_type);
   const metadata = event.metadata === NO_METADATA ? "{}" : JSON.stringify(event.metadata);
@@ -130,6 +130,13 @@ export function decodeRecord(text: string, revision: number, keysOnly: boolean):
     content_type: contentType,
     metadata,
   };
+}
+
+/** The history row of a record with a TTL, with another expiry. For a restore alone: history is never changed (L3). */
+export function withExpiry(text: string, expiresAtMs: number): string {
+  const event = decodeEventAt(0, 0, text);
+  assert(event.type === "put", "a tombstone has no expiry");
+  return encodeHistory({ ...event, expires_at_ms: expiresAtMs });
 }
 
 /** Bytes that a record weighs in a reply: what it weighs in storage, and its field names. */
@@ -225,7 +232,7 @@ export function removeVersion(draft: Draft, key: string, position: Position, tex
 }
 
 /** What a change weighs until compaction removes it: its history row and its version row. */
-function changeBytes(key: string, text: string): number {
+export function changeBytes(key: string, text: string): number {
   return utf8Length(text) + key.length + 2 * ROW_OVERHEAD_BYTES;
 }
 
@@ -233,7 +240,7 @@ function changeBytes(key: string, text: string): number {
  * What a live record weighs beside its changes: its current row, and the tombstone that will end it. Paid in advance,
  * so that no delete needs room, also not one of 10 000 keys.
  */
-function recordBytes(key: string): number {
+export function recordBytes(key: string): number {
   return key.length + ROW_OVERHEAD_BYTES + changeBytes(key, tombstoneText(key));
 }
 

@@ -93,12 +93,16 @@ export function versionBounds(key: string, from: number, to: number): Bounds {
   return { start: prefix + digits16(from), end: prefix + digits16(to + 1) };
 }
 
+/** Bounds of the versions of all keys. */
+export const VERSION_BOUNDS: Bounds = { start: "k", end: "l" };
+
 /** The escaped key inside a version row's key. */
 export const escapedKeyOfVersionRow = (row: string): string => row.slice(1, row.indexOf("\u0001"));
 
 export const leaseRow = (id: number): string => `l${digits16(id)}`;
 export const attachmentRow = (id: number, key: string): string => `a${digits16(id)}${escapeKey(key)}`;
 export const attachmentBounds = (id: number): Bounds => ({ start: `a${digits16(id)}`, end: `a${digits16(id + 1)}` });
+export const idOfAttachmentRow = (row: string): number => Number(row.slice(1, 1 + 16));
 export const keyOfAttachmentRow = (row: string): string => unescapeKey(row.slice(1 + 16));
 export const expiryRow = (expiresAtMs: number, id: number): string => `e${digits16(expiresAtMs)}${digits16(id)}`;
 /** Bounds of all leases behind an id; 0 = all of them. */
@@ -128,8 +132,16 @@ export const markBounds = (from: number, to: number): Bounds => ({ start: markRo
 export const revisionOfMarkRow = (row: string): number => Number(row.slice(1));
 export const dueRow = (dueAtMs: number, key: string): string => `d${digits16(dueAtMs)}${escapeKey(key)}`;
 export const resultOrderRow = (sequence: number): string => `o${digits16(sequence)}`;
+export const sequenceOfOrderRow = (row: string): number => Number(row.slice(1));
 /** Both parts are byte strings. */
 export const resultRow = (scope: string, key: string): string => `i${escapeKey(scope)}\u0001${escapeKey(key)}`;
+
+const ROW_NAME_CHARACTERS = 80;
+
+/** A row's key as a person can read it. */
+export function rowName(key: string): string {
+  return JSON.stringify(key.length > ROW_NAME_CHARACTERS ? `${key.slice(0, ROW_NAME_CHARACTERS)}…` : key);
+}
 
 export interface Bounds {
   readonly start: string;

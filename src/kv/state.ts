@@ -47,31 +47,32 @@ export interface Meta {
   markBytes: number;
 }
 
+/** Of a machine that has applied nothing. */
+export const EMPTY_META: Readonly<Meta> = {
+  format: STATE_FORMAT,
+  index: 0,
+  timeMs: 0,
+  revision: 0,
+  compactRevision: 0,
+  digest: 0,
+  leaseCounter: 0,
+  leasesCount: 0,
+  idemHead: 1,
+  idemNext: 1,
+  idemBytes: 0,
+  idemFloor: 0,
+  logicalBytes: 0,
+  leaseFloorMs: 0,
+  removedRevision: 0,
+  removedOpIndex: REVISION_END,
+  historyBytes: 0,
+  markRevision: 0,
+  markBytes: 0,
+};
+
 export function readMeta(store: OrderedStore): Meta {
   const row = store.get(META_ROW);
-  if (row === undefined) {
-    return {
-      format: STATE_FORMAT,
-      index: 0,
-      timeMs: 0,
-      revision: 0,
-      compactRevision: 0,
-      digest: 0,
-      leaseCounter: 0,
-      leasesCount: 0,
-      idemHead: 1,
-      idemNext: 1,
-      idemBytes: 0,
-      idemFloor: 0,
-      logicalBytes: 0,
-      leaseFloorMs: 0,
-      removedRevision: 0,
-      removedOpIndex: REVISION_END,
-      historyBytes: 0,
-      markRevision: 0,
-      markBytes: 0,
-    };
-  }
+  if (row === undefined) return { ...EMPTY_META };
   const meta: Meta = JSON.parse(row);
   assert(meta.format === STATE_FORMAT, `state format ${meta.format}, this program reads ${STATE_FORMAT}`);
   for (const [name, value] of Object.entries(meta)) assertCounter(value, `meta.${name}`);
@@ -80,8 +81,12 @@ export function readMeta(store: OrderedStore): Meta {
   return meta;
 }
 
+export function encodeMeta(meta: Readonly<Meta>): string {
+  return JSON.stringify(meta);
+}
+
 export function writeMeta(store: OrderedStore, meta: Meta): void {
-  store.put(META_ROW, JSON.stringify(meta));
+  store.put(META_ROW, encodeMeta(meta));
 }
 
 /** What a command works on while it is undecided. */

@@ -82,7 +82,7 @@ export function checkKey(key: string, at: string, limits: AdmissionLimits, suffi
   return isByteString(key) ? null : problem("invalid_kv", "key_not_bytes", `${at}: the key is not a byte string.`);
 }
 
-function isByteString(text: string): boolean {
+export function isByteString(text: string): boolean {
   for (let position = 0; position < text.length; position += 1) {
     if (text.charCodeAt(position) > 0xff) return false;
   }

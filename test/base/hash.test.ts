@@ -1,7 +1,7 @@
 /** The hash of rows and digests: the same everywhere, spread, chained (hash.ts). */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { hashText } from "../../src/base/hash.ts";
+import { hashDigits, hashIn, hashOut, hashText } from "../../src/base/hash.ts";
 
 const HASH_BITS = 53;
 
@@ -91,5 +91,28 @@ describe("hashText", () => {
   test("swapped, repeated and shifted characters are told apart", () => {
     const texts = ["ab", "ba", "aab", "abb", "a\0b", "ab\0", "\0ab", "\u0161b", "a\u0162"];
     expect(new Set(texts.map((text) => hashText(text, 0))).size).toBe(texts.length);
+  });
+});
+
+describe("a hash of a set", () => {
+  test("does not depend on the order, stays in range, and each element can be taken out again", () => {
+    const hash = fc.oneof(fc.maxSafeNat(), fc.constantFrom(0, 1, Number.MAX_SAFE_INTEGER));
+    fc.assert(
+      fc.property(fc.array(hash, { minLength: 1 }), (hashes) => {
+        const sum = hashes.reduce(hashIn, 0);
+        expect(hashes.toReversed().reduce(hashIn, 0)).toBe(sum);
+        expect(BigInt(sum)).toBe(hashes.reduce((total, one) => total + BigInt(one), 0n) % 2n ** 53n);
+        expect(hashes.reduce(hashOut, sum)).toBe(0);
+      }),
+    );
+  });
+
+  test("has fourteen digits", () => {
+    expect([0, 1, 2 ** 32, Number.MAX_SAFE_INTEGER].map(hashDigits)).toEqual([
+      "00000000000000",
+      "00000000000001",
+      "00000100000000",
+      "1fffffffffffff",
+    ]);
   });
 });

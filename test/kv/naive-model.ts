@@ -294,6 +294,24 @@ export class Model {
   }
 }
 
+/** The model of the cluster that a backup of `old` was restored into (design 02 §5). */
+export function restoredModel(old: Model, options: { readonly nowMs: number; readonly revisionJump: number }): Model {
+  const model = new Model();
+  const { nowMs, revisionJump } = options;
+  model.revision = old.revision + revisionJump;
+  model.compacted = model.revision;
+  model.counter = old.counter + revisionJump;
+  model.due = new Map(old.due);
+  for (const [id, lease] of old.leases) model.leases.set(id, { ...lease, expiresAtMs: nowMs + lease.ttlS * 1000 });
+  for (const record of old.sorted()) {
+    const lease = record.expires_at_ms === null ? undefined : model.leases.get(record.lease_id ?? 0);
+    model.records.set(record.key, { ...record, expires_at_ms: lease?.expiresAtMs ?? null });
+  }
+  model.states = [];
+  model.states[model.revision] = new Map(model.records);
+  return model;
+}
+
 function sortedRecords(records: ReadonlyMap<string, KeyRecord>): KeyRecord[] {
   return [...records.values()].sort((left, right) => (left.key < right.key ? -1 : 1));
 }

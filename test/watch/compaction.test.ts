@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { endOf } from "../../src/kv/position.ts";
 import { requestProgress } from "../../src/watch/hub.ts";
+import { backupOf, restored } from "../kv/backups.ts";
 import { ALL, Rig, removeCompacted } from "./rig.ts";
 
 describe("compaction exactly at a delete (S39)", () => {
@@ -167,5 +168,35 @@ describe("progress (S44)", () => {
     expect(quiet.frames.at(-1)).toMatchObject({ kind: "progress", revision: 151 });
     step(50, 40_000);
     expect(quiet.statuses).toEqual(["ready", "progress"]);
+  });
+});
+
+describe("a cluster that was restored from a backup", () => {
+  test("tells every watch from before, also from behind the backup; from its own revisions a watch sees all", () => {
+    const old = new Rig();
+    for (let count = 0; count < 5; count += 1) old.put("k", count);
+    const text = backupOf(old.harness.machine);
+    for (let count = 0; count < 5; count += 1) old.put("k", count);
+
+    const rig = new Rig();
+    const { store } = restored(text, { index: 1, nowMs: rig.harness.timeMs, revisionJump: 1000 });
+    for (const [row, value] of store.rows()) rig.harness.store.put(row, value);
+    rig.harness.restart();
+    rig.restartHub();
+    expect(rig.revision).toBe(1005);
+    const before = [1, 5, 10, 500, 1005].map((fromRevision) => rig.watch(ALL, { fromRevision }));
+    const behindBackup = rig.watch(ALL, { afterPosition: endOf(old.revision) });
+    const next = rig.watch(ALL, { fromRevision: 1006 });
+    const listed = rig.watch(ALL, { afterPosition: endOf(1005) });
+    const future = rig.watch(ALL, { fromRevision: 1007 });
+    rig.put("k", "new");
+    rig.put("l", "new");
+    rig.pump();
+    for (const client of [...before, behindBackup]) {
+      expect(client.frames).toMatchObject([{ kind: "compacted", compactRevision: 1005 }]);
+    }
+    expect(next.story).toEqual(["put k@1006", "put l@1007"]);
+    expect(listed.story).toEqual(next.story);
+    expect(future.story).toEqual(["put l@1007"]);
   });
 });
