@@ -66,11 +66,9 @@ async function keepOne(client: LoadClient, book: LeaseBook, signal: AbortSignal)
   });
   await putKeys(client, lease);
   await Promise.race([lost, pause(client, KEPT_MS, signal)]);
-  if (lease.lost === null) {
-    lease.revokedMs = performance.now();
-    // By the clock of this moment: the timer of the loss may be late.
-    lease.isKept = !keeper.isLost;
-  }
+  lease.revokedMs = performance.now();
+  // By the clock of this moment: the timer of the loss may be late.
+  lease.isKept = !keeper.isLost;
   count(records, "lease by keeper", lease.isKept ? "given back" : "lost");
   await giveBack(client, () => keeper.close());
 }

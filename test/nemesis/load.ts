@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { nextFloat, nextInteger } from "../../src/base/random.ts";
-import type { Txn } from "../../src/client/index.ts";
+import type { Txn, WriteOptions } from "../../src/client/index.ts";
 import { REGISTER_PREFIX } from "./checks.ts";
 import type { Change, Compare } from "./evidence.ts";
 import { ACCOUNTS_READ } from "./read-check.ts";
@@ -28,6 +28,11 @@ const REGISTERS_COUNT = 4;
 /** Then the registers are new ones: a search over a long history takes too long. */
 const USES_MAX = 300;
 const PAUSE_MS = { min: 5, max: 50 } as const;
+
+/** Writes that nothing repeats, and impatient ones, so that there are outcomes that nobody learns. */
+const UNKEYED_CHANCE = 0.15;
+const IMPATIENT_CHANCE = 0.1;
+const IMPATIENT_MS = 250;
 
 /** The registers that all clients use now. */
 export interface Registers {
@@ -105,7 +110,7 @@ async function putRegister(load: Load, client: LoadClient): Promise<void> {
   const key = registerOf(load, client);
   const op = opOf(client);
   await recordWrite(client, { op, kind: "put", changes: [{ key, kind: "put" }] }, [
-    async () => ({ ...(await client.concord.kv.put(key, { op })), succeeded: true, hadEffect: true }),
+    async () => ({ ...(await client.concord.kv.put(key, { op }, mannerOf(client))), succeeded: true, hadEffect: true }),
   ]);
 }
 
@@ -113,7 +118,7 @@ async function deleteRegister(load: Load, client: LoadClient): Promise<void> {
   const key = registerOf(load, client);
   await recordWrite(client, { op: opOf(client), kind: "delete", changes: [{ key, kind: "delete" }] }, [
     async () => {
-      const { revision, deleted } = await client.concord.kv.delete(key);
+      const { revision, deleted } = await client.concord.kv.delete(key, mannerOf(client));
       return { revision, succeeded: true, hadEffect: deleted > 0 };
     },
   ]);
@@ -131,7 +136,9 @@ async function updateRegister(load: Load, client: LoadClient): Promise<void> {
   const plan = { op, kind: `${kind} if`, compares: [found], changes: [{ key, kind }] } as const;
   await recordWrite(client, plan, [
     async () => {
-      const write = kind === "put" ? kv.updateIf(key, modRevision, { op }) : kv.deleteIf(key, modRevision);
+      const manner = mannerOf(client);
+      const write =
+        kind === "put" ? kv.updateIf(key, modRevision, { op }, manner) : kv.deleteIf(key, modRevision, manner);
       const { succeeded, revision } = await write;
       return { revision, succeeded, hadEffect: succeeded };
     },
@@ -144,7 +151,7 @@ async function createRegister(load: Load, client: LoadClient): Promise<void> {
   const compares: readonly Compare[] = [{ key, op: null, modRevision: 0 }];
   await recordWrite(client, { op, kind: "create", compares, changes: [{ key, kind: "put" }] }, [
     async () => {
-      const { succeeded, revision } = await client.concord.kv.create(key, { op });
+      const { succeeded, revision } = await client.concord.kv.create(key, { op }, mannerOf(client));
       return { revision, succeeded, hadEffect: succeeded };
     },
   ]);
@@ -188,7 +195,7 @@ async function transfer(_load: Load, client: LoadClient): Promise<void> {
     { key: to.key, kind: "put", amount: (to.amount ?? 0) + moved },
   ];
   const plan = { op: opOf(client), kind: "txn", compares: [from, to], changes };
-  await recordWrite(client, plan, [() => commit(client, plan)]);
+  await recordWrite(client, plan, [() => commit(client, plan, mannerOf(client))]);
 }
 
 function twoOf<T>(list: readonly T[], choice: number): [T | undefined, T | undefined] {
@@ -200,7 +207,7 @@ function twoOf<T>(list: readonly T[], choice: number): [T | undefined, T | undef
 export async function commit(
   client: LoadClient,
   plan: Pick<WritePlan, "op" | "changes" | "compares">,
-  idempotencyKey?: string,
+  options: WriteOptions = {},
 ): Promise<Answered> {
   const txn: Txn = {
     compare: (plan.compares ?? []).map(({ key, modRevision }) => {
@@ -208,7 +215,15 @@ export async function commit(
     }),
     success: plan.changes.map((change) => operationOf(plan.op, change)),
   };
-  return answeredBy(await client.concord.txn(txn, idempotencyKey === undefined ? {} : { idempotencyKey }));
+  return answeredBy(await client.concord.txn(txn, options));
+}
+
+/** How one write is sent. */
+function mannerOf({ random }: LoadClient): WriteOptions {
+  return {
+    ...(nextFloat(random) < UNKEYED_CHANCE ? { idempotencyKey: null } : {}),
+    ...(nextFloat(random) < IMPATIENT_CHANCE ? { timeoutMs: IMPATIENT_MS } : {}),
+  };
 }
 
 function operationOf(op: string, { key, kind, amount, suffixed, lease }: Change) {
@@ -236,7 +251,7 @@ async function repeat({ clients }: Load, client: LoadClient): Promise<void> {
     changes: [{ key: `${REPEAT_PREFIX}${op}/`, kind: "put", suffixed: true }],
   };
   const key = `repeat ${op}`;
-  const send = (one: LoadClient) => () => commit(one, plan, key);
+  const send = (one: LoadClient) => () => commit(one, plan, { idempotencyKey: key });
   if (nextFloat(client.random) < 0.5) {
     await recordWrite(client, plan, [send(client), send(other), send(client)]);
     return;

@@ -129,6 +129,8 @@ async function gather(run: Run): Promise<Evidence> {
     if (crashed.length > 0) throw new Violation("node never halts", `processes ended by themselves: ${crashed.join()}`);
     return evidence;
   } finally {
+    // Not in an orderly way, which waits for every connection.
+    await five?.kill(...NODE_IDS.filter((node) => five?.state(node) !== "down"));
     await five?.stop();
     for (const log of logs.values()) log.end();
   }
