@@ -27,6 +27,8 @@ export interface NemesisOptions {
   readonly signal: AbortSignal;
   /** A line of what happens. */
   readonly onLine: (line: string) => void;
+  /** How far the load has come, in a few words. */
+  readonly progress: () => string;
   readonly report: NemesisReport;
 }
 
@@ -51,7 +53,7 @@ export async function runNemesis(options: NemesisOptions): Promise<void> {
     const wiped = round.faults.flatMap((fault) => (fault.kind === "wipe" ? fault.order.slice(0, 1) : []));
     const ms = await recovered(witness, wiped);
     if (ms > report.slowestRecovery.ms) report.slowestRecovery = { ms, faults: text };
-    options.onLine(`a majority serves after ${ms} ms`);
+    options.onLine(`a majority serves after ${ms} ms; ${options.progress()}`);
     await quiet(round.restMs, signal);
   }
 }

@@ -158,7 +158,8 @@ async function loadAndBreak(run: Run, five: FiveCluster, witness: Witness): Prom
     const over = AbortSignal.timeout(options.durationMs);
     const schedule = scheduleOf({ seed: options.seed, nodes: NODE_IDS, wipes: options.wipes });
     const onLine = (text: string): void => line(run, text);
-    const breaking = runNemesis({ five, witness, schedule, signal: over, onLine, report: run.nemesis });
+    const progress = (): string => progressOf(run);
+    const breaking = runNemesis({ five, witness, schedule, signal: over, onLine, progress, report: run.nemesis });
     // Whoever ends first by an exception ends the run; the load goes on until the nemesis is done.
     await Promise.race([breaking, crowd.failed]);
     await healAll(five);
@@ -175,6 +176,12 @@ async function loadAndBreak(run: Run, five: FiveCluster, witness: Witness): Prom
   }
   const feeds = await Promise.all(five.urls.map((url) => readFeed(url)));
   return { ...records, feeds };
+}
+
+function progressOf({ nemesis, records }: Run): string {
+  const faults = [...nemesis.faults.values()].reduce((sum, count) => sum + count, 0);
+  const events = records.watchers.reduce((sum, { texts }) => sum + texts.length, 0);
+  return `${faults} faults, ${records.writes.length} writes, ${records.reads.length} reads, ${events} events so far`;
 }
 
 async function settled(witness: Witness, sinceMs: number): Promise<number> {
