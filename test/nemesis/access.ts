@@ -4,14 +4,13 @@
  */
 import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
 import { Concord, type SocketLike } from "../../src/client/index.ts";
+import { leaseTimes } from "../../src/client/lease-keeper.ts";
+import type { Renewal } from "./evidence.ts";
 
 export type TransportName = "http" | "session";
 
-export interface KeptAlive {
+export interface KeptAlive extends Renewal {
   readonly lease: number;
-  readonly sentMs: number;
-  readonly endMs: number;
-  readonly ttlS: number;
 }
 
 export interface AccessOptions {
@@ -28,6 +27,8 @@ const ATTEMPT_MS_MAX = 1500;
 const CALL_MS_MAX = 6000;
 /** A balancer that never changes would test little. */
 const CHANGE_CHANCE = 0.02;
+/** Between a call of the client and its way out, in a busy process. */
+const ON_THE_WAY_MS = 50;
 /** Resolved to the URL of a node for each request. */
 const ANYWHERE = "http://cluster.invalid";
 
@@ -86,13 +87,24 @@ async function send(request: Request, route: Route, options: AccessOptions): Pro
 
 async function overhear(response: Response, lease: number, sentMs: number, options: AccessOptions): Promise<void> {
   const { ttl_s: ttlS } = (await response.json()) as { readonly ttl_s: number };
-  options.onKeptAlive?.({ lease, sentMs, endMs: performance.now(), ttlS });
+  // Over HTTP a session sends what has waited for a socket in vain.
+  const askedMs = options.transport === "http" ? sentMs - ON_THE_WAY_MS : sentMs - waitMsMax(ttlS);
+  options.onKeptAlive?.({ lease, askedMs, sentMs, endMs: performance.now(), ttlS });
+}
+
+/** A session waits for a socket for half of an attempt. */
+function waitMsMax(ttlS: number): number {
+  return leaseTimes(ttlS).attemptMs / 2 + ON_THE_WAY_MS;
 }
 
 /** The same socket, whose keep-alives are told. */
 function overheard(socket: SocketLike, { onKeptAlive }: AccessOptions): SocketLike {
   if (onKeptAlive === undefined) return socket;
   const sent = new Map<number, number>();
+  let openedMs = Number.POSITIVE_INFINITY;
+  socket.addEventListener("open", () => {
+    openedMs = performance.now();
+  });
   socket.addEventListener("message", (event) => {
     const { data } = event as { readonly data?: unknown };
     if (sent.size === 0 || typeof data !== "string" || !data.startsWith("{")) return;
@@ -101,7 +113,10 @@ function overheard(socket: SocketLike, { onKeptAlive }: AccessOptions): SocketLi
     if (id === undefined || sentMs === undefined) return;
     sent.delete(id);
     if (result === undefined) return;
-    onKeptAlive({ lease: Number(result.id), sentMs, endMs: performance.now(), ttlS: Number(result.ttl_s) });
+    const ttlS = Number(result.ttl_s);
+    const hasWaited = sentMs - openedMs < waitMsMax(ttlS);
+    const askedMs = sentMs - (hasWaited ? waitMsMax(ttlS) : ON_THE_WAY_MS);
+    onKeptAlive({ lease: Number(result.id), askedMs, sentMs, endMs: performance.now(), ttlS });
   });
   return {
     send(text) {

@@ -107,6 +107,8 @@ export interface WatcherRecord {
 }
 
 export interface Renewal {
+  /** Not before this was the client asked for the call: it may have waited for a connection. */
+  readonly askedMs: number;
   readonly sentMs: number;
   readonly endMs: number;
   readonly ttlS: number;

@@ -97,9 +97,9 @@ function checkLost(lease: LeaseRecord, own: readonly FeedEvent[], end: End | nul
   const counted = renewals.filter(
     ({ sentMs, endMs }, at) => endMs <= lost.atMs && (at === 0 || endMs - sentMs < attemptMs - LATE_MS),
   );
-  const lastMs = Math.max(...counted.map(({ sentMs }) => sentMs));
+  const lastMs = Math.max(...counted.map(({ askedMs }) => askedMs));
   if (counted.length === 0 || lost.atMs >= lastMs + trustedMs - TIMER_MS) return;
-  const detail = `lease ${id} (${ttlS} s) is lost (${lost.reason}) ${(lost.atMs - lastMs).toFixed(0)} ms after the sending of a keep-alive that succeeded`;
+  const detail = `lease ${id} (${ttlS} s) is lost (${lost.reason}) ${(lost.atMs - lastMs).toFixed(0)} ms after a keep-alive that succeeded`;
   throw new Violation("keeper is told the truth", detail);
 }
 

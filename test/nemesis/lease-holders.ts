@@ -30,10 +30,10 @@ export class LeaseBook {
 
   /** May come before the holder has seen its grant. */
   note(kept: KeptAlive): void {
-    const { lease, sentMs, endMs, ttlS } = kept;
+    const { lease, ...renewal } = kept;
     const record = this.#records.get(lease);
     if (record === undefined) this.#early.push(kept);
-    else record.renewals.push({ sentMs, endMs, ttlS });
+    else record.renewals.push(renewal);
   }
 }
 
@@ -128,7 +128,7 @@ function recordOf(
     ...rest,
     client: client.position,
     keys: [`${LEASE_PREFIX}${rest.id}/a`, `${LEASE_PREFIX}${rest.id}/b`],
-    renewals: [{ sentMs, endMs: performance.now(), ttlS: rest.ttlS }],
+    renewals: [{ askedMs: sentMs, sentMs, endMs: performance.now(), ttlS: rest.ttlS }],
     revokedMs: null,
     ends: [],
     lost: null,

@@ -109,8 +109,8 @@ export function history(): Draft {
         ttlS: 2,
         keys: [LEASE_KEY],
         renewals: [
-          { sentMs: 20, endMs: 22, ttlS: 2 },
-          { sentMs: 700, endMs: 710, ttlS: 2 },
+          { askedMs: 20, sentMs: 20, endMs: 22, ttlS: 2 },
+          { askedMs: 700, sentMs: 700, endMs: 710, ttlS: 2 },
         ],
         revokedMs: null,
         ends: [],
