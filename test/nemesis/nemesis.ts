@@ -134,7 +134,8 @@ async function recovered(witness: Witness, wiped: readonly number[]): Promise<nu
     const ms = Math.round(performance.now() - startedMs);
     if (serving.length >= MAJORITY && isWhole) return ms;
     if (ms > RECOVERY_MS_MAX) {
-      const detail = `${ms} ms after the end of all faults only the nodes ${serving.join() || "none"} serve; wiped: ${wiped.join() || "none"}`;
+      const why = (await witness.difference()) ?? "all nodes hold the same";
+      const detail = `${ms} ms after the end of all faults only the nodes ${serving.join() || "none"} serve; wiped: ${wiped.join() || "none"}; ${why}`;
       throw new Violation("progress after healing", detail);
     }
     await sleep(20);

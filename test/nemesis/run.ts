@@ -209,7 +209,7 @@ function checkRun({ records, options, nemesis }: Run): void {
 }
 
 /** Far below what two busy cores do, far above what a cluster does that does not come back. */
-const WRITES_PER_S_MIN = 5;
+const WRITES_PER_S_MIN = 2;
 
 function keepEvidence({ folder, records }: Run): void {
   const { writes, reads, leases, watchers, clients } = records;

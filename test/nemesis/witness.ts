@@ -12,7 +12,7 @@ export interface Witness {
   difference(): Promise<string | null>;
 }
 
-const READ_MS = 700;
+const READ_MS = 2000;
 const ASK_MS = 3000;
 
 export function createWitness(urls: readonly string[]): Witness {
