@@ -1,10 +1,10 @@
 /**
  * The second opinion on histories: each key as a register, searched for a linear order of what clients did to it, without
- * any knowledge of logs or revisions (linearizability.ts).
+ * any knowledge of logs or revisions (../histories/linearizability.ts).
  */
 import type { Operation } from "../../src/kv/command.ts";
+import { isLinearizable, type RegisterOperation, type RegisterValue } from "../histories/linearizability.ts";
 import type { History } from "./history.ts";
-import { isLinearizable, type RegisterOperation, type RegisterValue } from "./linearizability.ts";
 import type { Model } from "./model.ts";
 import { recordAt } from "./model-history.ts";
 import { Violation } from "./violation.ts";

@@ -22,6 +22,7 @@ export type Rule =
   | "quota holds"
   | "lease lives as long as was promised"
   | "lease ends in time"
+  | "keeper is told the truth"
   | "watcher sees every event once"
   | "watcher is told the truth"
   | "watcher catches up or is told why not"
