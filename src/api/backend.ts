@@ -49,8 +49,9 @@ export interface Connection {
   cancel(watchId: number): boolean;
   /** The client has everything up to `position`: its credit comes back. */
   acknowledge(watchId: number, position: Position): void;
-  /** Asks for a `progress` frame as soon as the watch has caught up. */
-  requestProgress(watchId: number): void;
+  /** Asks for a `progress` frame as soon as the watch has caught up. False: there is no such watch (any more). */
+  // biome-ignore lint/suspicious/noConfusingVoidType: an implementation that cannot tell answers nothing
+  requestProgress(watchId: number): boolean | void;
   /** @throws ConcordError `invalid_request` (`too_many_topics`) or `overloaded`. */
   subscribeTopic(topic: string): void;
   unsubscribeTopic(topic: string): void;
