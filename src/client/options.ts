@@ -1,5 +1,6 @@
 /** How a client is configured, with every default resolved once. */
 import type { Consistency } from "../api/backend.ts";
+import { onAbort } from "./signals.ts";
 import { globalSocket, type OpenSocket } from "./socket.ts";
 
 /** Sends one request. The global `fetch`, a service binding's, or an app in this process (`app.fetch`). */
@@ -173,10 +174,10 @@ const SYSTEM_CLOCK: ClientClock = {
   sleep: (delayMs, signal) =>
     new Promise((resolve) => {
       const timer = setTimeout(done, delayMs);
-      signal?.addEventListener("abort", done, { once: true });
+      const unlisten = onAbort(signal, done);
       function done(): void {
         clearTimeout(timer);
-        signal?.removeEventListener("abort", done);
+        unlisten();
         resolve();
       }
     }),
