@@ -20,6 +20,7 @@ import {
   type ReadOptions,
   type ResolvedOptions,
   type WriteOptions,
+  wrongTime,
 } from "./options.ts";
 import { type LinkedController, linkedController, startPatience } from "./signals.ts";
 import type { Control, Transport } from "./transport.ts";
@@ -167,10 +168,8 @@ export class Caller {
   }
 
   #deadlineOf({ timeoutMs = this.#options.timeoutMs }: CallOptions): number {
-    // Whatever is compared with NaN is false: such a call would never end.
     if (isDuration(timeoutMs) || timeoutMs === 0) return this.clock.nowMs() + timeoutMs;
-    const detail = `timeoutMs is ${String(timeoutMs)}, not a number of milliseconds.`;
-    throw new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
+    throw wrongTime(timeoutMs);
   }
 
   /**

@@ -9,6 +9,7 @@
 import type { WireCompare, WireDeleteReply, WireKey, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
+import { checkMembers, WRITE } from "./check.ts";
 import { onlyResponse, type PutOptions, type PutResult, splitOptions } from "./kv.ts";
 import type { LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
 import type { WriteOptions } from "./options.ts";
@@ -85,8 +86,10 @@ export class Held {
    *   `concord.txn`. `invalid_txn` reason `unguarded_failure` for a `failure` branch that writes.
    */
   async txn(txn: GuardedTxn, options: WriteOptions = {}): Promise<WireTxnResult> {
+    checkMembers(txn, "compare success failure", "invalid_txn");
+    checkMembers(options, WRITE);
     const { compare = [], success = [], failure = [] } = txn;
-    if (failure.some(({ type }) => type !== "get")) {
+    if (failure.some((operation: WireOperation | null) => operation?.type !== "get")) {
       const detail = "The failure branch of a guarded txn may only get: it also runs when the lock is lost.";
       throw new ConcordError({ code: "invalid_txn", reason: "unguarded_failure", detail });
     }

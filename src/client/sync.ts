@@ -2,6 +2,7 @@
 import type { WireChanges, WireSelector } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
+import { checkKind, checkMembers, checkSelector, READ } from "./check.ts";
 import type { Feed } from "./feed.ts";
 import { type FollowItem, type FollowOptions, follow } from "./follow.ts";
 import type { ReadOptions } from "./options.ts";
@@ -45,7 +46,10 @@ export class SyncClient {
    * @throws ConcordError `compacted` if what is behind `after` is not kept any more.
    */
   async changes<T = JsonValue>(selector: WireSelector, options: ChangesOptions = {}): Promise<ChangesPage<T>> {
+    checkSelector(selector);
+    checkMembers(options, `${READ} after limit`);
     const { after, limit } = options;
+    checkKind("after", after ?? "", "string");
     return (await this.#context.caller.read("changes", { ...selector, after, limit }, options)) as ChangesPage<T>;
   }
 
@@ -66,13 +70,13 @@ export class SyncClient {
    * at the node, and memory here stays bounded. See {@link Watch} for how it resumes and ends.
    */
   watch<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchEvent<T>> {
-    this.#context.caller.checkOpen();
+    this.#check(selector, options);
     return watchEvents<T>(this.#context, selector, options);
   }
 
   /** As {@link watch}, but all events of a revision at once, never a part of them. A large revision is held whole. */
   watchGrouped<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchedRevision<T>> {
-    this.#context.caller.checkOpen();
+    this.#check(selector, options);
     return watchRevisions<T>(this.#context, selector, options);
   }
 
@@ -82,6 +86,15 @@ export class SyncClient {
    */
   follow<T = JsonValue>(selector: WireSelector, options: FollowOptions = {}): Feed<FollowItem<T>> {
     this.#context.caller.checkOpen();
+    checkSelector(selector);
+    checkMembers(options, "include_values limit onStatus signal");
     return follow<T>(this.#context, selector, options);
+  }
+
+  #check(selector: WireSelector, options: WatchOptions): void {
+    this.#context.caller.checkOpen();
+    checkSelector(selector);
+    checkMembers(options, "from_revision after include_values prev_values filter onStatus signal");
+    checkKind("after", options.after ?? "", "string");
   }
 }
