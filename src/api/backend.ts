@@ -10,7 +10,7 @@ import type { Subscribed, WatchOptions } from "../watch/hub.ts";
 export type Consistency = "linearizable" | "serializable";
 
 export interface CallOptions {
-  /** How long the caller waits; the entry itself does not end (design 02 §2). */
+  /** How long the caller waits; the entry itself does not end. */
   readonly timeoutMs: number;
 }
 
@@ -30,7 +30,7 @@ export interface Backend {
   cluster(): Promise<ClusterStatus>;
   /** Watches and topics for one client, until `close`. */
   connect(sink: ConnectionSink): Connection;
-  /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere (design 01 §4). */
+  /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere. */
   publish(message: TopicMessage): void;
 }
 
@@ -96,7 +96,7 @@ export interface NodeStatus {
   readonly digest_index: number;
   readonly incarnation: number;
   readonly storage_bytes: number;
-  /** Sleeps until it is wanted (design 02 §4). */
+  /** Sleeps until it is wanted. */
   readonly quiescent: boolean;
   readonly halted: string | null;
 }

@@ -1,6 +1,6 @@
 /**
  * What the holder of a lock, or a leader, writes with: every write is carried out only if the place in the queue is still
- * held, decided by the cluster in the same step (design 01 §3, S38).
+ * held, decided by the cluster in the same step (S38).
  *
  * G1. The fencing revision is the create_revision of the holder's own key. Of two holders the later one has the higher.
  * G2. A write through here compares it, so it fails once the key is gone, whatever this process still believes.

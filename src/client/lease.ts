@@ -1,4 +1,4 @@
-/** Leases: owners of keys that end, by time or by revoke, with all their keys at one revision (design 01 §3). */
+/** Leases: owners of keys that end, by time or by revoke, with all their keys at one revision. */
 import type {
   WireLease,
   WireLeaseGrant,
@@ -40,7 +40,7 @@ export class LeaseClient {
 
   /**
    * Grants a lease of `ttl_s` seconds (whole, at least 1). Put keys with `{ lease: id }`; they are deleted when it ends.
-   * Nothing renews it: see {@link keep} and {@link keepAliveOnce}. Repeated by itself as any write (design 01 §2).
+   * Nothing renews it: see {@link keep} and {@link keepAliveOnce}. Repeated by itself as any write (docs/api.md, "Writes that may be repeated").
    * @throws ConcordError `invalid_lease`, `lease_exists` (an `id` of the caller's that is taken), `lease_limit_exceeded`.
    */
   async grant(lease: WireLeaseGrant, options: WriteOptions = {}): Promise<WireLeaseGranted> {
@@ -51,7 +51,7 @@ export class LeaseClient {
   /**
    * Grants a lease and renews it every third of its TTL until `close`, through elections and over every node, for as
    * long as the local clock says that it must still live. Then `lost` is told, once. Begins at once; sends from then on
-   * without being asked, so whoever keeps a lease closes it (design 01 §3).
+   * without being asked, so whoever keeps a lease closes it (docs/api.md, "TypeScript client").
    */
   keep(options: KeepOptions): LeaseKeeper {
     checkMembers(options, "ttl_s metadata regrant timeoutMs");

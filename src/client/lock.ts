@@ -22,7 +22,8 @@ export interface LockOptions extends QueueOptions {
  *
  * A lock alone does not keep a holder from writing that was paused for longer than its TTL: nothing can. So write through
  * `held.put`, `held.delete` and `held.txn`, which the cluster refuses once the lock is lost, and hand
- * `held.fencingRevision` to systems outside. Stop what else is going on when `held.signal` aborts (design 01 §3).
+ * `held.fencingRevision` to systems outside. Stop what else is going on when `held.signal` aborts. The reasons
+ * are those of M. Burrows, "The Chubby lock service for loosely-coupled distributed systems", §2.4 (sequencers).
  */
 export interface Lock {
   /**

@@ -1,4 +1,4 @@
-/** Following the data: pages of changes, watches, and copies that keep themselves right (design 01 §4). */
+/** Following the data: pages of changes, watches, and copies that keep themselves right. */
 import type { WireChanges, WireSelector } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";

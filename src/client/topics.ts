@@ -1,5 +1,5 @@
 /**
- * Topics: messages to whoever listens now (design 01 §4). Lossy, unordered between publishers, kept nowhere; for what may
+ * Topics: messages to whoever listens now. Lossy, unordered between publishers, kept nowhere; for what may
  * be missed, such as progress and log lines.
  */
 import type { WireTopicMessage } from "../api/wire.ts";

@@ -120,6 +120,16 @@ describe("errors", () => {
     }
   });
 
+  test("pages of other origins are told nothing that would let them read a reply", async () => {
+    const { send } = createHarness();
+    const headers = { origin: "https://other.example", "access-control-request-method": "PUT" };
+    for (const method of ["OPTIONS", "GET", "PUT"]) {
+      const answer = await send(method, "/v1/kv?key=a", { headers, ...(method === "PUT" ? { body: "1" } : {}) });
+      expect([...answer.headers.keys()].filter((name) => name.startsWith("access-control-"))).toEqual([]);
+      expect(answer.headers.get("cross-origin-resource-policy")).toBe("same-origin");
+    }
+  });
+
   test("an unexpected exception is logged and told without its text", async () => {
     const { put, get, backend, errors } = createHarness();
     backend.failure = new Error("secret address 10.0.0.7");
