@@ -4,7 +4,10 @@ import { BODY_BYTES_MAX, LOG_ROW_BYTES_MAX } from "../../src/base/limits.ts";
 import type { Entry } from "../../src/raft/types.ts";
 import { withStorage } from "./bare-object.ts";
 import { TestCluster } from "./cluster-harness.ts";
+import { quietConsole } from "./quiet-console.ts";
 import { TestSocket } from "./socket-client.ts";
+
+quietConsole();
 
 test("a message of a session holds 2 MiB, blanks and characters of several bytes counted", async () => {
   const cluster = new TestCluster();
