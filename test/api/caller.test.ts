@@ -23,7 +23,6 @@ describe("a caller", () => {
       consistency: "linearizable",
       minRevision: null,
       idempotency: null,
-      clusterId: null,
     });
   });
 
