@@ -99,7 +99,10 @@ function declarationOf(path: string): string {
   return path.replace(/\.ts$/, ".d.ts");
 }
 
+/** Citations in comments of what only this repository's makers have: "(design 01 §3)", "(S38)", "; see design 01 §2". */
+const CITATION = /\s+\((?:design \d|S\d)[^()]*\)|;\s+see design \d[^.;]*/g;
+
 /** Every module resolution understands the name of a JavaScript file beside its declaration. */
 function publishedText(text: string): string {
-  return text.replaceAll(IMPORTED, '$1"$2.js"');
+  return text.replaceAll(IMPORTED, '$1"$2.js"').replaceAll(CITATION, "");
 }

@@ -5,9 +5,10 @@
  * One data folder belongs to one running cluster: it is locked before anything touches it (wrangler-dev.ts W2).
  */
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { join, relative } from "node:path";
 import { parseArgs, parseEnv } from "node:util";
-import { acquireLock, LockHeldError } from "./exclusive-lock.mjs";
+import { acquireLock } from "./exclusive-lock.mjs";
+import { folderOf, parsed, portOf, runCommand, UsageError } from "./local-cluster/command-line.ts";
 import { HOST, isPortFree } from "./local-cluster/ports.ts";
 import { DATA_FOLDER_DEFAULT, ROOT } from "./local-cluster/project.ts";
 import { type ClusterView, waitForLeader } from "./local-cluster/readiness.ts";
@@ -26,8 +27,6 @@ const USAGE = `Usage: npm start -- [--port N] [--data DIR] [--verbose]
   --verbose    show every request and message of wrangler
 `;
 
-class UsageError extends Error {}
-
 interface Options {
   readonly port: number;
   readonly dataFolder: string;
@@ -35,9 +34,8 @@ interface Options {
 }
 
 function readOptions(args: readonly string[]): Options | null {
-  let values: { port?: string; data?: string; verbose?: boolean; help?: boolean };
-  try {
-    values = parseArgs({
+  const { values } = parsed(() =>
+    parseArgs({
       args: [...args],
       options: {
         port: { type: "string" },
@@ -45,23 +43,14 @@ function readOptions(args: readonly string[]): Options | null {
         verbose: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
-    }).values;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
+    }),
+  );
   if (values.help === true) return null;
-  const port = values.port === undefined ? PORT_DEFAULT : Number(values.port);
-  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
-    throw new UsageError(`--port wants a number from 1 to 65535, not ${JSON.stringify(values.port)}`);
-  }
-  if (values.data === "") throw new UsageError("--data wants the path of a folder");
-  const dataFolder = values.data === undefined ? DATA_FOLDER_DEFAULT : resolve(userFolder(), values.data);
-  return { port, dataFolder, verbose: values.verbose === true };
-}
-
-/** Where the user is: npm itself moves to the project's root. */
-function userFolder(): string {
-  return process.env.INIT_CWD ?? process.cwd();
+  return {
+    port: portOf(values.port, "--port", { byDefault: PORT_DEFAULT, max: 65_535 }),
+    dataFolder: folderOf(values.data, DATA_FOLDER_DEFAULT),
+    verbose: values.verbose === true,
+  };
 }
 
 async function main(): Promise<void> {
@@ -208,17 +197,7 @@ function shortPath(path: string): string {
   return short === "" || short.startsWith("..") ? path : short;
 }
 
-main().catch((error: unknown) => {
-  process.exitCode = 1;
-  if (error instanceof LockHeldError) {
-    process.stderr.write(
-      `Another cluster is running on this data folder: process ${error.pids.join(", ")} (${error.purpose}) holds ` +
-        `${error.path}.\nStop it, or start this one elsewhere: npm start -- --port 8788 --data .concord/second\n`,
-    );
-  } else if (error instanceof UsageError) {
-    process.stderr.write(`${error.message}\n\n${USAGE}`);
-    process.exitCode = 2;
-  } else {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  }
+await runCommand(main, {
+  usage: USAGE,
+  elsewhere: "start this one elsewhere: npm start -- --port 8788 --data .concord/second",
 });

@@ -2,13 +2,13 @@
  * `npm run cluster -- VERB`: five nodes in five `workerd` processes on this machine, and what can happen to them.
  * Reads the command line; `start` is in cluster-start.ts, every other verb goes to the process that `start` is.
  */
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { LockHeldError } from "../exclusive-lock.mjs";
 import { askCluster, findCluster, waitForEnd } from "./cluster-control.ts";
 import { statusText } from "./cluster-status.ts";
+import { folderOf, parsed, portOf, runCommand, UsageError } from "./command-line.ts";
 import { ROOT } from "./project.ts";
-import { type ControlRequest, NODE_IDS, requestOf, UsageError, VerbError } from "./verbs.ts";
+import { type ControlRequest, NODE_IDS, requestOf, VerbError } from "./verbs.ts";
 
 const BASE_PORT_DEFAULT = 8800;
 
@@ -37,10 +37,7 @@ async function main(args: readonly string[]): Promise<void> {
     process.stdout.write(USAGE);
     return;
   }
-  if (values.data === "") throw new UsageError("--data wants the path of a folder");
-  // npm itself moves to the project's root.
-  const userFolder = process.env.INIT_CWD ?? process.cwd();
-  const folder = resolve(userFolder, values.data ?? join(ROOT, ".concord", "cluster"));
+  const folder = folderOf(values.data, join(ROOT, ".concord", "cluster"));
   const rootToken = process.env.CONCORD_ROOT_TOKEN ?? "";
   if (verb === "start") {
     if (rest.length > 0) throw new UsageError(`start takes no ${JSON.stringify(rest[0])}`);
@@ -48,7 +45,10 @@ async function main(args: readonly string[]): Promise<void> {
     const { runCluster } = await import("./cluster-start.ts");
     await runCluster({
       folder,
-      basePort: basePortOf(values["base-port"]),
+      basePort: portOf(values["base-port"], "--base-port", {
+        byDefault: BASE_PORT_DEFAULT,
+        max: 65_535 - NODE_IDS.length,
+      }),
       isPinned: values.pin === true,
       hasLinks: values["no-proxy"] !== true,
       isVerbose: values.verbose === true,
@@ -67,8 +67,8 @@ async function main(args: readonly string[]): Promise<void> {
 }
 
 function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
+  return parsed(() =>
+    parseArgs({
       args: [...args],
       allowPositionals: true,
       options: {
@@ -80,16 +80,8 @@ function parse(args: readonly string[]) {
         verbose: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
-    });
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
-}
-
-function basePortOf(text: string | undefined): number {
-  const port = text === undefined ? BASE_PORT_DEFAULT : Number(text);
-  if (Number.isInteger(port) && port >= 1 && port + NODE_IDS.length <= 65_535) return port;
-  throw new UsageError(`--base-port wants a number from 1 to ${65_535 - NODE_IDS.length}`);
+    }),
+  );
 }
 
 function doneText(request: ControlRequest): string {
@@ -113,17 +105,7 @@ function doneText(request: ControlRequest): string {
   }
 }
 
-main(process.argv.slice(2)).catch((error: unknown) => {
-  process.exitCode = 1;
-  if (error instanceof LockHeldError) {
-    process.stderr.write(
-      `Another program is running on this data folder: process ${error.pids.join(", ")} (${error.purpose}) holds ` +
-        `${error.path}.\nStop it, or choose another folder with --data.\n`,
-    );
-  } else if (error instanceof UsageError) {
-    process.stderr.write(`${error.message}\n\n${USAGE}`);
-    process.exitCode = 2;
-  } else {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  }
+await runCommand(() => main(process.argv.slice(2)), {
+  usage: USAGE,
+  elsewhere: "choose another folder with --data.",
 });

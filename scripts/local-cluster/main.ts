@@ -6,64 +6,110 @@
  * Takes the root token, if there is to be one, from CONCORD_ROOT_TOKEN.
  */
 import { mkdirSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type SeparateNode, separateNodeOf } from "../../src/api/separate-node.ts";
 import { buildBundle } from "./bundle.ts";
+import { folderOf, parsed, portOf, runCommand, UsageError } from "./command-line.ts";
 import { HOST, isLoopback, isPortFree } from "./ports.ts";
 import { ROOT } from "./project.ts";
 import { waitForLeader } from "./readiness.ts";
-import { startWorkerd, type WorkerdProcess } from "./workerd.ts";
+import { startWorkerd } from "./workerd.ts";
 
 const PORT_DEFAULT = 8788;
 const NODES_COUNT = 5;
 const LEADER_WAIT_MS_MAX = 30_000;
 
-const { values } = parseArgs({
-  options: { host: { type: "string" }, port: { type: "string" }, data: { type: "string" } },
-});
-const host = values.host ?? HOST;
-const port = values.port === undefined ? PORT_DEFAULT : Number(values.port);
-const rootToken = process.env.CONCORD_ROOT_TOKEN ?? "";
-const separate = separateNodeOf(process.env, NODES_COUNT);
-if (!Number.isInteger(port) || port < 1 || port > 65_535) throw new Error("--port wants a number from 1 to 65535");
-if (!isLoopback(host) && rootToken === "") {
-  throw new Error(`on ${host} others can reach the cluster: set CONCORD_ROOT_TOKEN, without it nobody is served there`);
-}
-if (!(await isPortFree(port, host))) throw new Error(`port ${port} of ${host} is in use by another program`);
-// npm itself moves to the project's root.
-const userFolder = process.env.INIT_CWD ?? process.cwd();
-const dataFolder = resolve(userFolder, values.data ?? join(ROOT, ".concord", "workerd"));
-mkdirSync(dataFolder, { recursive: true });
+const USAGE = `Usage: npm run workerd -- [--host ADDRESS] [--port N] [--data DIR]
 
-process.stdout.write("Building the bundle …\n");
-const bundle = await buildBundle(join(dataFolder, "build"));
-const workerd = await startWorkerd({
-  bundle,
-  host,
-  port,
-  dataFolder,
-  variables: rootToken === "" ? {} : { CONCORD_ROOT_TOKEN: rootToken },
-  ...(separate === null ? {} : { separate: placeOf(separate) }),
-  onLine: (line, stream) => process[stream].write(`${line}\n`),
-});
-const stopping = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => stopping.abort());
-// Set-up started this process and is its parent; without it nobody would pass on a signal.
-process.once("disconnect", () => stopping.abort());
-process.channel?.unref();
-stopping.signal.addEventListener("abort", () => void workerd.stop());
-void workerd.ended.then(() => stopping.abort());
-await sayReady(workerd);
-const end = await workerd.ended;
-process.exitCode = end.wanted ? 0 : 1;
+  --host ADDRESS  address of this machine to listen on (default ${HOST})
+  --port N        port (default ${PORT_DEFAULT})
+  --data DIR      data folder, made if absent (default .concord/workerd)
+
+With NODE_ID, PEERS and CLUSTER_SECRET in the environment it serves that one node: docs/operations.md
+`;
+
+interface Options {
+  readonly host: string;
+  readonly port: number;
+  readonly dataFolder: string;
+  /** Empty: none. */
+  readonly rootToken: string;
+  readonly separate: SeparateNode | null;
+}
+
+/** @throws UsageError */
+function readOptions(): Options | null {
+  const { values } = parsed(() =>
+    parseArgs({
+      options: {
+        host: { type: "string" },
+        port: { type: "string" },
+        data: { type: "string" },
+        help: { type: "boolean", short: "h" },
+      },
+    }),
+  );
+  if (values.help === true) return null;
+  const host = values.host ?? HOST;
+  const rootToken = process.env.CONCORD_ROOT_TOKEN ?? "";
+  if (host === "") throw new UsageError("--host wants an address of this machine");
+  if (!isLoopback(host) && rootToken === "") {
+    const reason = "set CONCORD_ROOT_TOKEN, without it nobody is served there";
+    throw new UsageError(`On ${host} others can reach the cluster: ${reason}`);
+  }
+  return {
+    host,
+    port: portOf(values.port, "--port", { byDefault: PORT_DEFAULT, max: 65_535 }),
+    dataFolder: folderOf(values.data, join(ROOT, ".concord", "workerd")),
+    rootToken,
+    separate: separateNodeOf(process.env, NODES_COUNT),
+  };
+}
+
+async function main(): Promise<void> {
+  const options = readOptions();
+  if (options === null) {
+    process.stdout.write(USAGE);
+    return;
+  }
+  const { host, port, dataFolder, rootToken, separate } = options;
+  if (!(await isPortFree(port, host))) {
+    throw new Error(
+      `Port ${port} of ${host} is in use by another program. ` +
+        `Stop that program or choose another port: npm run workerd -- --port ${port + 1}`,
+    );
+  }
+  mkdirSync(dataFolder, { recursive: true });
+  process.stdout.write("Building the bundle …\n");
+  const bundle = await buildBundle(join(dataFolder, "build"));
+  const workerd = await startWorkerd({
+    bundle,
+    host,
+    port,
+    dataFolder,
+    variables: rootToken === "" ? {} : { CONCORD_ROOT_TOKEN: rootToken },
+    ...(separate === null ? {} : { separate: placeOf(separate) }),
+    onLine: (line, stream) => process[stream].write(`${line}\n`),
+  });
+  const stopping = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => stopping.abort());
+  // Set-up started this process and is its parent; without it nobody would pass on a signal.
+  process.once("disconnect", () => stopping.abort());
+  process.channel?.unref();
+  stopping.signal.addEventListener("abort", () => void workerd.stop());
+  void workerd.ended.then(() => stopping.abort());
+  await sayReady(workerd.url, options, stopping);
+  const end = await workerd.ended;
+  process.exitCode = end.wanted ? 0 : 1;
+}
 
 function placeOf({ id, peers, secret }: SeparateNode) {
   return { nodeId: id, peers: Object.fromEntries(peers), secret };
 }
 
 /** Five nodes without a leader are of no use; one node stays and waits for the others. */
-async function sayReady({ url }: WorkerdProcess): Promise<void> {
+async function sayReady(url: string, { separate, rootToken }: Options, stopping: AbortController): Promise<void> {
   try {
     const view = await waitForLeader({
       url,
@@ -76,7 +122,9 @@ async function sayReady({ url }: WorkerdProcess): Promise<void> {
     });
     process.stdout.write(`Ready: ${url}/v1 — node ${view.leader} leads ${view.nodesCount} nodes.\n`);
   } catch (error) {
-    if (!stopping.signal.aborted) process.stderr.write(`${String(error)}\n`);
+    if (!stopping.signal.aborted) process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
     stopping.abort();
   }
 }
+
+await runCommand(main, { usage: USAGE, elsewhere: "choose another folder: npm run workerd -- --data DIR" });

@@ -3,16 +3,13 @@
  * (cluster-control.ts). Pure.
  */
 
+import { UsageError } from "./command-line.ts";
+
 export const NODE_IDS = [1, 2, 3, 4, 5] as const;
 
 /** The nodes are not in a state in which that can be done, or there is no such node. */
 export class VerbError extends Error {
   override readonly name = "VerbError";
-}
-
-/** The command line asks for nothing that there is. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
 }
 
 export type ControlRequest =

@@ -5,12 +5,13 @@
  * A1. Every error leaves as a problem document. What is not a ConcordError is logged and told as `internal`; no stack,
  *     no text of ours reaches the caller.
  * A2. Every reply carries the cluster's id, its revision, this node and its leader.
+ * A3. A request that names another cluster (`concord-cluster`) is refused by every route, before it is looked at.
  */
 import { Hono } from "hono";
 import { ConcordError } from "../base/errors.ts";
 import type { Backend } from "./backend.ts";
 import type { ApiCall, ApiEnvironment } from "./call.ts";
-import type { ApiContext, LogFields, LogLevel } from "./caller.ts";
+import { type ApiContext, checkClusterId, type LogFields, type LogLevel } from "./caller.ts";
 import { mountCluster } from "./cluster-routes.ts";
 import { mountInternal } from "./internal-routes.ts";
 import { mountKv } from "./kv-routes.ts";
@@ -45,6 +46,7 @@ export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   app.notFound((call) => problemResponse({ code: "not_found", reason: "route", detail: noRoute(call) }));
   app.use(async (call, next) => {
     try {
+      checkClusterId(context, call.req.header("concord-cluster"));
       await next();
     } catch (error) {
       // Hono hands on what is no Error at all; it is answered like every other surprise.

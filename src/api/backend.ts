@@ -10,7 +10,7 @@ import type { Subscribed, WatchOptions } from "../watch/hub.ts";
 export type Consistency = "linearizable" | "serializable";
 
 export interface CallOptions {
-  /** How long the caller waits; the entry itself does not end (design 02 §2). */
+  /** How long the caller waits; the entry itself does not end. */
   readonly timeoutMs: number;
 }
 
@@ -30,7 +30,7 @@ export interface Backend {
   cluster(): Promise<ClusterStatus>;
   /** Watches and topics for one client, until `close`. */
   connect(sink: ConnectionSink): Connection;
-  /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere (design 01 §4). */
+  /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere. */
   publish(message: TopicMessage): void;
 }
 
@@ -49,8 +49,9 @@ export interface Connection {
   cancel(watchId: number): boolean;
   /** The client has everything up to `position`: its credit comes back. */
   acknowledge(watchId: number, position: Position): void;
-  /** Asks for a `progress` frame as soon as the watch has caught up. */
-  requestProgress(watchId: number): void;
+  /** Asks for a `progress` frame as soon as the watch has caught up. False: there is no such watch (any more). */
+  // biome-ignore lint/suspicious/noConfusingVoidType: an implementation that cannot tell answers nothing
+  requestProgress(watchId: number): boolean | void;
   /** @throws ConcordError `invalid_request` (`too_many_topics`) or `overloaded`. */
   subscribeTopic(topic: string): void;
   unsubscribeTopic(topic: string): void;
@@ -97,7 +98,7 @@ export interface NodeStatus {
   readonly digest_index: number;
   readonly incarnation: number;
   readonly storage_bytes: number;
-  /** Sleeps until it is wanted (design 02 §4). */
+  /** Sleeps until it is wanted. */
   readonly quiescent: boolean;
   readonly halted: string | null;
 }

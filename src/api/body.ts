@@ -132,6 +132,29 @@ export function nestsDeeperThan(text: string, levels: number): boolean {
   return false;
 }
 
+/** The text of an object with `null` for whatever is nested in it: quick to parse, however deep that was. */
+export function flattened(text: string): string {
+  let depth = 0;
+  let inString = false;
+  let kept = "";
+  let from = 0;
+  for (let position = 0; position < text.length; position += 1) {
+    const code = text.charCodeAt(position);
+    if (inString) {
+      if (code === BACKSLASH) position += 1;
+      else if (code === QUOTE) inString = false;
+    } else if (code === QUOTE) inString = true;
+    else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+      depth += 1;
+      if (depth === 2) kept += `${text.slice(from, position)}null`;
+    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
+      if (depth === 2) from = position + 1;
+      depth -= 1;
+    }
+  }
+  return depth > 1 ? kept : kept + text.slice(from);
+}
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const OPEN_BRACKET = 0x5b;

@@ -5,8 +5,7 @@
 import type { Context } from "hono";
 import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { type ApiContext, type Caller, createCaller } from "./caller.ts";
-import { choiceOf, integerOf, type Parameters, readParameters } from "./parameters.ts";
-import { refusal } from "./problem.ts";
+import { choiceOf, integerIn, integerOf, type Parameters, readParameters } from "./parameters.ts";
 
 /** Set by whoever answers from the state machine, for the headers of the reply, be it a result or an error. */
 export type ApiEnvironment = { Variables: { revision: number | undefined; etag: string | undefined } };
@@ -40,22 +39,21 @@ export function readerOf(context: ApiContext, call: ApiCall, parameters: Paramet
 
 export function writerOf(context: ApiContext, call: ApiCall, parameters: Parameters): Caller {
   const idempotencyKey = call.req.header("idempotency-key");
-  if (idempotencyKey === undefined) return callerOf(context, call, parameters, {});
-  return callerOf(context, call, parameters, { idempotencyKey, idempotencySince: idempotencySinceOf(call) });
+  const idempotencySince = idempotencySinceOf(call);
+  return callerOf(context, call, parameters, { idempotencyKey, idempotencySince });
 }
 
 function callerOf(
   context: ApiContext,
   call: ApiCall,
   parameters: Parameters,
-  idempotency: { readonly idempotencyKey?: string; readonly idempotencySince?: number | undefined },
+  idempotency: { readonly idempotencyKey?: string | undefined; readonly idempotencySince?: number | undefined },
 ): Caller {
   const wishes = {
     principal: principalOf(context, call),
     timeoutMs: integerOf(parameters, "timeout_ms"),
     consistency: choiceOf(parameters, "consistency", ["linearizable", "serializable"]),
     minRevision: integerOf(parameters, "min_revision"),
-    clusterId: call.req.header("concord-cluster"),
     noteRevision: (revision: number) => call.set("revision", revision),
     ...idempotency,
   };
@@ -64,6 +62,6 @@ function callerOf(
 
 function idempotencySinceOf(call: ApiCall): number | undefined {
   const since = call.req.header("idempotency-since");
-  if (since === undefined || /^[0-9]{1,16}$/.test(since)) return since === undefined ? undefined : Number(since);
-  throw refusal("invalid_request", "idempotency_since", "idempotency-since must be a revision.");
+  // What is no number is no revision either: the caller's check refuses it.
+  return since === undefined ? undefined : (integerIn(since) ?? Number.NaN);
 }

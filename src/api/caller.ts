@@ -36,8 +36,6 @@ export interface Caller {
   readonly minRevision: number | null;
   /** Null: the write is not under a key. */
   readonly idempotency: CallerIdempotency | null;
-  /** The cluster that the caller's revisions belong to; null: not named. */
-  readonly clusterId: string | null;
   /** Called with the revision of each answer of the state machine, be it a result or an error. */
   noteRevision(revision: number): void;
 }
@@ -55,7 +53,6 @@ export interface CallerWishes {
   readonly minRevision?: number | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly idempotencySince?: number | undefined;
-  readonly clusterId?: string | undefined;
   readonly noteRevision: (revision: number) => void;
 }
 
@@ -75,16 +72,16 @@ export function createCaller(wishes: CallerWishes, code: ErrorCode): Caller {
     consistency,
     minRevision: minRevision ?? null,
     idempotency: idempotencyWish(wishes.idempotencyKey, wishes.idempotencySince),
-    clusterId: wishes.clusterId ?? null,
     noteRevision: wishes.noteRevision,
   };
 }
 
 function idempotencyWish(key: string | undefined, since: number | undefined): CallerIdempotency | null {
-  if (key === undefined) return null;
-  if (since !== undefined && !isRevision(since)) {
-    throw refusal("invalid_request", "idempotency_since", "idempotency-since must be a revision.");
+  if (since !== undefined && (!isRevision(since) || key === undefined)) {
+    const detail = "idempotency-since must be a revision, and comes with an idempotency key alone.";
+    throw refusal("invalid_request", "idempotency_since", detail);
   }
+  if (key === undefined) return null;
   return { key: checkedIdempotencyKey(key), since: since ?? null };
 }
 
@@ -102,10 +99,13 @@ function isRevision(number: number): boolean {
   return Number.isSafeInteger(number) && number >= 0;
 }
 
-/** A revision of one cluster means nothing in another: whoever names both must name this one. */
-export function checkClusterId(context: ApiContext, named: string | null): void {
+/**
+ * Revisions and positions of one cluster mean nothing in another, and its keys may be others': a request that names a
+ * cluster is answered by that one alone, whatever it asks.
+ */
+export function checkClusterId(context: ApiContext, named: string | undefined): void {
   const { clusterId } = context.backend.position();
-  if (named === null || clusterId === null || named === clusterId) return;
+  if (named === undefined || clusterId === null || named === clusterId) return;
   throw new ConcordError({
     code: "cluster_changed",
     detail: `The request belongs to cluster ${JSON.stringify(named.slice(0, 80))}, this is ${JSON.stringify(clusterId)}.`,
@@ -141,7 +141,6 @@ export async function query<Kind extends QueryResult["kind"]>(
   asked: Query & { readonly kind: Kind },
   options: ReadOptions = readOptionsOf(caller),
 ): Promise<{ readonly result: Extract<QueryResult, { kind: Kind }>; readonly revision: number }> {
-  if (caller.minRevision !== null) checkClusterId(context, caller.clusterId);
   admitQuery(asked);
   const outcome = await context.backend.query(asked, options);
   caller.noteRevision(outcome.revision);

@@ -3,7 +3,7 @@
  * A weak tag counts as its strong one: proxies weaken tags when they compress, and a revision names the exact content.
  */
 import type { Compare } from "../kv/command.ts";
-import { quoted } from "./parameters.ts";
+import { integerIn, quoted } from "./parameters.ts";
 import { refusal } from "./problem.ts";
 
 /** `any` is `*`; otherwise the revisions named. Null without the header. */
@@ -18,8 +18,8 @@ export function readEtags(header: string | undefined, name: "if_match" | "if_non
   if (header === undefined) return null;
   if (header.trim() === "*") return "any";
   return header.split(",").map((tag) => {
-    const revision = /^(?:W\/)?"([0-9]{1,16})"$/.exec(tag.trim())?.[1];
-    if (revision !== undefined && Number.isSafeInteger(Number(revision))) return Number(revision);
+    const revision = integerIn(/^(?:W\/)?"([0-9]+)"$/.exec(tag.trim())?.[1] ?? "");
+    if (revision !== null) return revision;
     throw refusal(
       "invalid_kv",
       name,

@@ -12,7 +12,7 @@ import {
 } from "./call.ts";
 import type { ApiContext } from "./caller.ts";
 import { describeLease, grantLease, keepLeaseAlive, listLeases, revokeLease } from "./lease-operations.ts";
-import { flagOf, integerOf, pathRest } from "./parameters.ts";
+import { flagOf, integerIn, integerOf, pathRest } from "./parameters.ts";
 import { refusal } from "./problem.ts";
 import { keepAliveSchema, leaseGrantSchema } from "./schema.ts";
 import { shaped } from "./shape.ts";
@@ -67,7 +67,7 @@ async function deleteLease(context: ApiContext, call: ApiCall): Promise<Response
 function leaseId(call: ApiCall, ending = ""): number {
   const rest = pathRest(call.req.url, `${LEASES_PATH}/`, CODE);
   const text = rest.slice(0, rest.length - ending.length);
-  const id = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(id) && id > 0) return id;
-  throw refusal(CODE, "invalid_lease_id", "A lease id is a positive integer.");
+  const id = integerIn(text);
+  if (id !== null && id > 0) return id;
+  throw refusal(CODE, "invalid_lease_id", "A lease id is a positive integer, in decimal without leading zeros.");
 }

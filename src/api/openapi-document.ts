@@ -8,6 +8,7 @@ import { type DescribeRouteOptions, describeRoute, generateSpecs, loadVendor, re
 import type { ZodType } from "zod";
 import { ERROR_CODES, type ErrorCode } from "../base/errors.ts";
 import type { JsonObject, JsonValue } from "../base/json.ts";
+import { ERROR_TITLES } from "./error-titles.ts";
 import { CLUSTER_ROUTES } from "./openapi-clusters.ts";
 import { curlOf } from "./openapi-curl.ts";
 import { LEASE_ROUTES } from "./openapi-leases.ts";
@@ -271,7 +272,7 @@ function problemResponseOf(codes: readonly ErrorCode[]): object {
   ];
   const only = { type: "object", properties: { code: { enum: codes } } };
   return {
-    description: codes.map((code) => `\`${code}\`: ${ERROR_CODES[code].title}.`).join(" "),
+    description: codes.map((code) => `\`${code}\`: ${ERROR_TITLES[code]}.`).join(" "),
     ...(headers.length === 0 ? {} : { headers: headersOf(headers) }),
     content: {
       [PROBLEM_CONTENT_TYPE]: {
@@ -289,6 +290,6 @@ function headersOf(names: readonly string[]): object {
 function problemExamples(): Record<string, { value: object }> {
   const codes = new Set(ROUTES.flatMap(errorsOf));
   return Object.fromEntries(
-    [...codes].map((code) => [code, { value: problemOf({ code, detail: `${ERROR_CODES[code].title}.` }) }]),
+    [...codes].map((code) => [code, { value: problemOf({ code, detail: `${ERROR_TITLES[code]}.` }) }]),
   );
 }

@@ -59,7 +59,7 @@ export const SHARED = {
   concord_cluster: header(
     "concord-cluster",
     TEXT,
-    "The cluster id that the request's revisions belong to; in another cluster the answer is 410 `cluster_changed`.",
+    "The id of the cluster that the request means, and that its revisions belong to; in another one the answer is 410 `cluster_changed`.",
   ),
   idempotency_key: header(
     "Idempotency-Key",
@@ -94,11 +94,11 @@ export const SHARED = {
   ),
 } as const satisfies Readonly<Record<string, Parameter>>;
 
-export const READING = [SHARED.consistency, SHARED.min_revision, SHARED.timeout_ms, SHARED.concord_cluster];
+export const READING = [SHARED.consistency, SHARED.min_revision, SHARED.timeout_ms];
 export const WRITING = [SHARED.timeout_ms, SHARED.idempotency_key, SHARED.idempotency_since];
 export const RANGE = [SHARED.prefix, SHARED.start, SHARED.end];
 /** Of every route that a node answers. */
-export const OF_NODES = [SHARED.node, SHARED.concord_prefer_node];
+export const OF_NODES = [SHARED.node, SHARED.concord_prefer_node, SHARED.concord_cluster];
 
 export const KEY_IN_QUERY = query("key", KEY, "The key, percent-encoded.");
 export const KEY_IN_PATH = inPath(

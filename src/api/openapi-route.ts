@@ -121,7 +121,15 @@ export function sharedErrors(row: RouteRow): readonly ErrorCode[] {
   const codes: ErrorCode[] = ["forbidden"];
   if (access === "token") codes.push("unauthenticated");
   if (by !== "worker") {
-    codes.push("invalid_request", "no_leader", "overloaded", "cluster_not_ready", "timeout", "internal");
+    codes.push(
+      "invalid_request",
+      "cluster_changed",
+      "no_leader",
+      "overloaded",
+      "cluster_not_ready",
+      "timeout",
+      "internal",
+    );
   }
   if (by === "node") codes.push("unknown_cluster");
   if (method !== "GET") codes.push("body_too_large");
@@ -130,12 +138,7 @@ export function sharedErrors(row: RouteRow): readonly ErrorCode[] {
 }
 
 /** Of reads of the state that take the parameters of consistency. */
-export const READ_ERRORS = [
-  "behind",
-  "cluster_changed",
-  "revision_in_future",
-  "node_halted",
-] as const satisfies readonly ErrorCode[];
+export const READ_ERRORS = ["behind", "revision_in_future", "node_halted"] as const satisfies readonly ErrorCode[];
 /** Of writes, which may be under an idempotency key. */
 export const WRITE_ERRORS = [
   "idempotency_conflict",

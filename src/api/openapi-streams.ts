@@ -49,7 +49,7 @@ export const STREAM_ROUTES: readonly RouteRow[] = [
       query("include_values", { ...FLAG, default: true }, "False: events without `value`."),
       query("prev_values", FLAG, "Events with `prev_value`."),
       query("filter", { type: "string", enum: ["puts", "deletes"] }, "Only these."),
-      query("cluster_id", { type: "string" }, "In another cluster the answer is 410 `cluster_changed`."),
+      query("cluster_id", { type: "string" }, "As the header `concord-cluster`, for readers that cannot send one."),
       SHARED.max_message_bytes,
       header("Last-Event-ID", { type: "string" }, "Wins over `after` and `from_revision`. Events alone."),
     ],
@@ -58,7 +58,7 @@ export const STREAM_ROUTES: readonly RouteRow[] = [
       OPENED,
       NO_SOCKET,
     ],
-    errors: ["invalid_selector", "invalid_kv", "compacted", "cluster_changed", "node_halted"],
+    errors: ["invalid_selector", "invalid_kv", "compacted", "node_halted"],
     examples: [
       {
         name: "events",

@@ -105,10 +105,10 @@ export const SYNC_ROUTES: readonly RouteRow[] = [
     summary: "Forgets history",
     description:
       "The state at `revision` and every event behind it stay; what needs less is 410 `compacted` from now on. The rows go little by little. The revision of the cluster never falls.",
-    parameters: [...WRITING, SHARED.concord_cluster],
+    parameters: WRITING,
     body: { required: true, content: { "application/json": requests.compactSchema } },
     replies: [{ status: 200, description: "Compacted.", content: { "application/json": replies.compacted } }],
-    errors: ["invalid_kv", "revision_in_future", "cluster_changed", ...WRITE_ERRORS],
+    errors: ["invalid_kv", "revision_in_future", ...WRITE_ERRORS],
     examples: [
       {
         name: "compact",

@@ -36,15 +36,19 @@ export function textOf(parameters: Parameters, name: string): string | undefined
   return parameters.values.get(name);
 }
 
-/** Decimal digits only, within the safe integers; the reason is `invalid_` and the parameter's name. */
+/** As {@link integerIn}; the reason is `invalid_` and the parameter's name. */
 export function integerOf(parameters: Parameters, name: string): number | undefined {
   const text = parameters.values.get(name);
   if (text === undefined) return undefined;
-  const value = /^-?[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (!Number.isSafeInteger(value)) {
-    throw refusal(parameters.code, `invalid_${name}`, `${name} must be an integer, is ${quoted(text)}.`);
-  }
-  return value;
+  const value = integerIn(text);
+  if (value !== null) return value;
+  throw refusal(parameters.code, `invalid_${name}`, `${name} must be an integer, is ${quoted(text)}.`);
+}
+
+/** A safe integer in decimal, in its one form: `01` and `-0` name none, as two texts for one thing mislead caches. */
+export function integerIn(text: string): number | null {
+  const value = /^(?:0|-?[1-9][0-9]{0,15})$/.test(text) ? Number(text) : Number.NaN;
+  return Number.isSafeInteger(value) ? value : null;
 }
 
 /** `true` or `false`; absent is false. A bare `?raw` counts as true. */

@@ -17,7 +17,8 @@ export function parsePosition(text: string): Position | null {
   if (!Number.isSafeInteger(revision)) return null;
   if (match?.[2] === undefined) return endOf(revision);
   const opIndex = Number(match[2]);
-  return opIndex < REVISION_END ? { revision, opIndex } : null;
+  // Revision 0 is the start: it has no events to stand behind.
+  return revision > 0 && opIndex < REVISION_END ? { revision, opIndex } : null;
 }
 
 /** @throws ConcordError `invalid_request` reason `invalid_position`. */

@@ -4,6 +4,7 @@
  */
 import { assert } from "../base/assert.ts";
 import { ConcordError, ERROR_CODES, type ErrorBody, type ErrorCode } from "../base/errors.ts";
+import { ERROR_TITLES } from "./error-titles.ts";
 import type { WireProblem } from "./wire.ts";
 
 export const PROBLEM_CONTENT_TYPE = "application/problem+json";
@@ -24,7 +25,7 @@ export function problemOf(body: ErrorBody): WireProblem {
   assert(rule !== undefined, `unknown error code ${body.code}`);
   return {
     type: `urn:concord:problem:${body.code}`,
-    title: rule.title,
+    title: ERROR_TITLES[body.code],
     status: rule.status,
     detail: body.detail,
     code: body.code,

@@ -52,19 +52,17 @@ export interface Method {
 }
 
 /** What a request says beside what it wants, by the kind of method. */
-const timeout = { timeout_ms: z.number().optional() };
+const bounded = { timeout_ms: z.number().optional(), cluster_id: z.string().optional() };
 const reading = {
-  ...timeout,
+  ...bounded,
   consistency: z.enum(["linearizable", "serializable"]).optional(),
   min_revision: z.number().optional(),
-  cluster_id: z.string().optional(),
 };
 const writing = {
-  ...timeout,
+  ...bounded,
   idempotency_key: z.string().optional(),
   idempotency_since: z.number().optional(),
 };
-const bounded = { ...timeout, cluster_id: z.string().optional() };
 
 type Operation<Request> = (context: ApiContext, caller: Caller, request: Request) => Promise<object>;
 
@@ -92,6 +90,7 @@ function operation<Schema extends z.ZodType>(
     run: async ({ context, principal }, params) => {
       const parts = split(params, control);
       const how: Control = shaped(controlSchema, parts.control, code);
+      checkClusterId(context, how.cluster_id);
       const request = shaped(schema, parts.rest, code);
       const caller = createCaller(
         {
@@ -99,7 +98,6 @@ function operation<Schema extends z.ZodType>(
           timeoutMs: how.timeout_ms,
           consistency: how.consistency,
           minRevision: how.min_revision,
-          clusterId: how.cluster_id,
           idempotencyKey: how.idempotency_key,
           idempotencySince: how.idempotency_since,
           noteRevision: () => {},
@@ -133,7 +131,7 @@ function connected<Fields extends z.ZodRawShape>(
     run: (scope, params) => {
       const parts = split(params, bounded);
       const { cluster_id } = shaped(boundedSchema, parts.control, "invalid_request");
-      checkClusterId(scope.context, cluster_id ?? null);
+      checkClusterId(scope.context, cluster_id);
       const added = run(scope, shaped(schema, parts.rest, "invalid_request"));
       const reply: WireRevision = { revision: scope.context.backend.position().revision };
       return { ...added, ...reply };
@@ -159,6 +157,11 @@ function createWatch(
   if (!subscribed.ok) throw new ConcordError(subscribed.error);
   const cluster_id = context.backend.position().clusterId ?? "";
   return { watch_id, position: positionText(subscribed.position), cluster_id };
+}
+
+function unknownWatch(watchId: number): ConcordError {
+  const detail = `This session has no watch ${watchId}.`;
+  return new ConcordError({ code: "not_found", reason: "watch", detail });
 }
 
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
@@ -209,7 +212,7 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
     ),
   ],
   ["revision", operation("invalid_request", reading, z.strictObject({}), readRevision)],
-  ["compact", operation("invalid_request", { ...writing, ...bounded }, compactSchema, compactHistory)],
+  ["compact", operation("invalid_request", writing, compactSchema, compactHistory)],
   ["cluster", operation("invalid_request", reading, z.strictObject({}), (context) => context.backend.cluster())],
   ["lease.grant", operation("invalid_lease", writing, z.strictObject(leaseGrantFields), grantLease)],
   [
@@ -246,7 +249,8 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   [
     "watch.progress",
     connected({ watch_id }, ({ connection }, request) => {
-      connection.requestProgress(request.watch_id);
+      // Nothing would follow, and the caller would wait for it.
+      if (connection.requestProgress(request.watch_id) === false) throw unknownWatch(request.watch_id);
       return undefined;
     }),
   ],

@@ -4,7 +4,7 @@
  */
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import type { JsonObject, JsonValue } from "../base/json.ts";
-import { parseJsonText } from "./body.ts";
+import { flattened, parseJsonText } from "./body.ts";
 import { BODY_NESTING_MAX } from "./limits.ts";
 import { quoted } from "./parameters.ts";
 import { problemOf, refusal } from "./problem.ts";
@@ -38,8 +38,7 @@ export function parseRequest(text: string): ParsedRequest {
       const detail = "The message is not JSON.";
       return { ok: false, id: null, code: -32700, error: { ...error.body, detail } };
     }
-    // It is JSON, so the caller can be told which request it was.
-    return { ok: false, id: idOf(JSON.parse(text)), code: -32602, error: error.body };
+    return { ok: false, id: idWithin(text), code: -32602, error: error.body };
   }
   const fault = faultOf(value);
   if (fault !== null) {
@@ -66,6 +65,16 @@ function idOf(value: JsonValue): RequestId | null {
   if (!isObject(value)) return null;
   const { id } = value;
   return typeof id === "string" || (typeof id === "number" && Number.isFinite(id)) ? id : null;
+}
+
+/** The id of a message that is nested too deep to be parsed; null if what is not nested is no JSON either. */
+function idWithin(text: string): RequestId | null {
+  try {
+    return idOf(JSON.parse(flattened(text)) as JsonValue);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return null;
+  }
 }
 
 function isObject(value: JsonValue | undefined): value is JsonObject {

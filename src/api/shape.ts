@@ -17,8 +17,7 @@ export function shaped<Schema extends ZodType>(schema: Schema, value: unknown, c
   const place = pathText(path);
   const found = valueAt(value, path);
   if (issue.code === "unrecognized_keys") {
-    const names = issue.keys.map(quoted).join(", ");
-    throw refusal(code, "unknown_field", `${place} does not have the field ${names}.`);
+    throw refusal(code, "unknown_field", `${place} does not have the field ${firstOf(issue.keys)}.`);
   }
   if (found === undefined) throw refusal(code, "missing_field", `${place} is missing; it must be ${wanted(issue)}.`);
   if (issue.code === "invalid_value" || issue.code === "invalid_union") {
@@ -26,6 +25,8 @@ export function shaped<Schema extends ZodType>(schema: Schema, value: unknown, c
   }
   throw refusal(code, "wrong_type", `${place} must be ${wanted(issue)}, is ${shown(found)}.`);
 }
+
+const NAMES_SHOWN_MAX = 3;
 
 type Issue = NonNullable<ReturnType<ZodType["safeParse"]>["error"]>["issues"][number];
 
@@ -53,6 +54,13 @@ function unsupported(path: readonly PropertyKey[]): string {
   if (field === "op" || field === "type") return "unsupported_op";
   if (field === "target") return "unsupported_target";
   return "unsupported_value";
+}
+
+/** The first few names, and how many there are besides: a body can hold a hundred thousand. */
+function firstOf(names: readonly string[]): string {
+  const shown = names.slice(0, NAMES_SHOWN_MAX).map(quoted).join(", ");
+  const hidden = names.length - NAMES_SHOWN_MAX;
+  return hidden > 0 ? `${shown} and ${hidden} more` : shown;
 }
 
 function pathText(path: readonly PropertyKey[]): string {

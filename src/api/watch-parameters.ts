@@ -72,7 +72,7 @@ export function decodeWatch(context: ApiContext, watchId: number, fields: WatchF
   }
   const selector = watchedSelector(fields);
   const afterPosition = after === undefined ? null : decodePosition(after, "The position to resume after");
-  checkClusterId(context, fields.cluster_id ?? null);
+  checkClusterId(context, fields.cluster_id);
   return {
     watchId,
     selector,

@@ -20,9 +20,10 @@ import {
   type ReadOptions,
   type ResolvedOptions,
   type WriteOptions,
+  wrongTime,
 } from "./options.ts";
 import { type LinkedController, linkedController, startPatience } from "./signals.ts";
-import type { Control, Transport } from "./transport.ts";
+import type { Control, Reply, Transport } from "./transport.ts";
 
 interface Call {
   readonly method: Method;
@@ -104,17 +105,24 @@ export class Caller {
   }
 
   async read<M extends Method>(method: M, params: Params<M>, options: ReadOptions = {}): Promise<Result<M>> {
+    return (await this.readReply(method, params, options)).result;
+  }
+
+  /** As {@link read}, with the cluster that answered. */
+  async readReply<M extends Method>(
+    method: M,
+    params: Params<M>,
+    options: ReadOptions & { readonly cluster_id?: string },
+  ): Promise<{ readonly result: Result<M>; readonly clusterId: string | null }> {
     this.checkOpen();
     const text = paramsText(params);
     const serializable = options.consistency === "serializable";
     const minRevision = serializable ? Math.max(options.minRevision ?? 0, this.revision) : 0;
-    const control: Control = serializable
-      ? {
-          consistency: "serializable",
-          min_revision: minRevision,
-          ...(this.#clusterId === null ? {} : { cluster_id: this.#clusterId }),
-        }
-      : {};
+    const cluster_id = options.cluster_id ?? (serializable ? this.#clusterId : null);
+    const control: Control = {
+      ...(serializable ? { consistency: "serializable", min_revision: minRevision } : {}),
+      ...(cluster_id === null ? {} : { cluster_id }),
+    };
     const call: Call = {
       method,
       params: text,
@@ -124,7 +132,8 @@ export class Caller {
       // What an answer about a revision of the past says is the same on every node, whatever revision stands in it.
       minRevision: isPinned(params) ? 0 : minRevision,
     };
-    return (await this.#perform(call, options, this.#deadlineOf(options))) as Result<M>;
+    const { result, clusterId } = await this.#perform(call, options, this.#deadlineOf(options));
+    return { result: result as Result<M>, clusterId };
   }
 
   async write<M extends Method>(method: M, params: Params<M>, options: AttemptOptions = {}): Promise<Result<M>> {
@@ -144,7 +153,7 @@ export class Caller {
       isRepeatable: isKeyed || method === "lease.keepalive",
       minRevision: 0,
     };
-    return (await this.#perform(call, options, deadlineMs)) as Result<M>;
+    return (await this.#perform(call, options, deadlineMs)).result as Result<M>;
   }
 
   /**
@@ -167,10 +176,8 @@ export class Caller {
   }
 
   #deadlineOf({ timeoutMs = this.#options.timeoutMs }: CallOptions): number {
-    // Whatever is compared with NaN is false: such a call would never end.
     if (isDuration(timeoutMs) || timeoutMs === 0) return this.clock.nowMs() + timeoutMs;
-    const detail = `timeoutMs is ${String(timeoutMs)}, not a number of milliseconds.`;
-    throw new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
+    throw wrongTime(timeoutMs);
   }
 
   /**
@@ -198,7 +205,7 @@ export class Caller {
     this.#revision ??= 0;
   }
 
-  async #perform(call: Call, options: AttemptOptions, deadlineMs: number): Promise<unknown> {
+  async #perform(call: Call, options: AttemptOptions, deadlineMs: number): Promise<Reply> {
     const { clock } = this;
     const link = this.link(options.signal);
     const { signal } = link;
@@ -212,7 +219,7 @@ export class Caller {
         const changed = reply === null ? null : this.observe(reply);
         if (error === null) {
           if (changed !== null && call.isRead) throw changed;
-          return reply.result;
+          return reply;
         }
         if (error.retry === "same-request") unknown = error;
         // Behind an unknown outcome a refusal to let the caller in settles nothing (K2).

@@ -1,19 +1,107 @@
 /**
- * What can be seen to be wrong before anything is sent: text that has no UTF-8 form, values that are no JSON data, keys
- * of idempotency that a header cannot carry. Each would otherwise be an exception of the platform, a broken request
- * that looks like a broken connection, or, worst, another value than the caller's.
+ * What can be seen to be wrong before anything is sent: arguments of another kind, options that do not exist, text that
+ * has no UTF-8 form, values that are no JSON data, keys of idempotency that a header cannot carry. Each would otherwise be
+ * an exception of the platform, a broken request that looks like a broken connection, or, worst, something else than what
+ * the caller meant; and a query of HTTP, where all is text, would mean something else than a message of a session.
  *
  * Must not: check limits; the server does, and may have others.
  */
 import { BODY_NESTING_MAX } from "../api/limits.ts";
-import { ConcordError } from "../base/errors.ts";
+import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { IDEMPOTENCY_KEY_BYTES_MAX, NESTING_MAX } from "../base/limits.ts";
+
+/** The options of a call, of one that reads, and of one that writes, by name. */
+export const CALL = "timeoutMs signal";
+export const READ = `${CALL} consistency minRevision`;
+export const WRITE = `${CALL} idempotencyKey`;
+
+/** Members by the kind of their values. What is in no list is checked elsewhere, or by the server alone. */
+const KINDS = Object.fromEntries(
+  Object.entries({
+    number: "minRevision limit revision from to from_revision ttl_s",
+    string: "cursor cluster_id",
+    boolean: "keys_only count_only include_values prev_values anonymous",
+    function: "onStatus onInterrupted onClusterChanged regrant fetch webSocket random",
+    array: "compare success failure",
+    "string or bytes": "key prefix start end",
+    AbortSignal: "signal",
+    "linearizable or serializable": "consistency",
+    "asc or desc": "order",
+    "puts or deletes": "filter",
+    "http or session": "transport",
+  }).flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind])),
+);
+
+/**
+ * `given` is an object with members of `names`, each of its kind. @throws ConcordError `code` reason `unknown_field` or
+ * `wrong_type`; `invalid_kv` reason `lone_surrogate`.
+ */
+export function checkMembers(given: object, names: string, code: ErrorCode = "invalid_request"): void {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw wrong(code, "wrong_type", `${shown(given)} stands where an object is expected with: ${names}.`);
+  }
+  for (const [name, value] of Object.entries(given)) {
+    if (!names.split(" ").includes(name)) {
+      throw wrong(code, "unknown_field", `There is no ${shown(name)} here; there are: ${names}.`);
+    }
+    if (value !== undefined) checkKind(name, value, KINDS[name], code);
+  }
+}
+
+/** @param kind undefined: any. @throws as {@link checkMembers}. */
+export function checkKind(name: string, value: unknown, kind: string | undefined, code?: ErrorCode): void {
+  if (kind === undefined || isOfKind(value, kind)) checkText(value);
+  else throw wrong(code, "wrong_type", `${name} is ${shown(value)}, not ${kind}.`);
+}
+
+function isOfKind(value: unknown, kind: string): boolean {
+  switch (kind) {
+    case "number":
+      return Number.isFinite(value);
+    case "array":
+      return Array.isArray(value);
+    case "AbortSignal":
+      return isObject(value) && "addEventListener" in value;
+    case "string or bytes":
+      return typeof value === "string" || isObject(value);
+    default:
+      // The other kinds are types by their names, or choices.
+      return typeof value === kind || kind.split(" or ").includes(value as string);
+  }
+}
+
+/** A selector of records, or of changes. @throws ConcordError `invalid_selector`. */
+export function checkSelector(selector: object): void {
+  const code = "invalid_selector";
+  checkMembers(selector, "key prefix range", code);
+  const named = Object.entries(selector).filter(([, value]) => value !== undefined);
+  if (named.length !== 1) {
+    const reason = named.length === 0 ? "empty_selector" : "ambiguous_selector";
+    throw wrong(code, reason, "Exactly one of key, prefix and range is to be named.");
+  }
+  const { range } = selector as { readonly range?: { readonly start?: unknown } };
+  if (range === undefined) return;
+  checkMembers(range, "start end", code);
+  checkKind("range.start", range.start, KINDS.start, code);
+}
+
+function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 80));
+  return isObject(value) ? "an object" : String(value).slice(0, 80);
+}
+
+function wrong(code: ErrorCode | undefined, reason: string, detail: string): ConcordError {
+  return new ConcordError({ code: code ?? "invalid_request", reason, detail });
+}
 
 /** Parameters as text. @throws ConcordError `invalid_kv` reason `not_json`, `depth_exceeded` or `lone_surrogate`. */
 export function paramsText(params: object): string {
-  if (typeof params !== "object" || params === null || Array.isArray(params)) {
-    const detail = `The arguments of a call are an object with names, not ${JSON.stringify(params)?.slice(0, 80)}.`;
-    throw new ConcordError({ code: "invalid_request", reason: "wrong_type", detail });
+  if (!isObject(params) || Array.isArray(params)) {
+    throw wrong(
+      "invalid_request",
+      "wrong_type",
+      `The arguments of a call are an object with names, not ${shown(params)}.`,
+    );
   }
   checkJson(params, "", 0);
   for (const text of textsIn(params)) checkText(text);
@@ -27,8 +115,9 @@ function checkText(text: unknown): void {
   throw new ConcordError({ code: "invalid_kv", reason: "lone_surrogate", detail });
 }
 
-/** @throws ConcordError `invalid_request` reason `idempotency_key` or `idempotency_key_size`. */
+/** @throws ConcordError `invalid_request` reason `wrong_type`, `idempotency_key` or `idempotency_key_size`. */
 export function checkIdempotencyKey(key: string): void {
+  checkKind("The idempotency key", key, "string");
   if (key.length < 1 || key.length > IDEMPOTENCY_KEY_BYTES_MAX) {
     const detail = `An idempotency key has 1 to ${IDEMPOTENCY_KEY_BYTES_MAX} characters; this one has ${key.length}.`;
     throw new ConcordError({ code: "invalid_request", reason: "idempotency_key_size", detail });

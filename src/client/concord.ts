@@ -12,7 +12,7 @@ import type { ClusterStatus } from "../api/backend.ts";
 import type { WireCompacted, WireTxn, WireTxnResolution, WireTxnResult } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import { Caller } from "./caller.ts";
-import { checkIdempotencyKey } from "./check.ts";
+import { CALL, checkIdempotencyKey, checkMembers, READ, WRITE } from "./check.ts";
 import { Election } from "./election.ts";
 import { HttpStreams } from "./http-streams.ts";
 import { HttpTransport } from "./http-transport.ts";
@@ -77,7 +77,7 @@ export class Concord {
     this.lock = createLock(this.#queues);
   }
 
-  /** Makes a client. Sends nothing: the first call does. @throws TypeError for options that cannot work. */
+  /** Makes a client. Sends nothing: the first call does. @throws ConcordError `invalid_request` for options that cannot work. */
   static connect(options: ConnectOptions): Concord {
     const resolved = resolveOptions(options);
     const { transport, streams } = createTransport(resolved);
@@ -101,6 +101,8 @@ export class Concord {
    *   `timeout` if the outcome is unknown: {@link txnResult} resolves it.
    */
   async txn(txn: Txn, options: WriteOptions & ReadOptions = {}): Promise<WireTxnResult> {
+    checkMembers(txn, "compare success failure", "invalid_txn");
+    checkMembers(options, `${WRITE} consistency minRevision`);
     const params = txn as WireTxn;
     const isKeyed = options.idempotencyKey !== undefined && options.idempotencyKey !== null;
     if (isReadOnly(txn) && !isKeyed) return await this.#caller.read("txn", params, options);
@@ -115,11 +117,13 @@ export class Concord {
   /** What became of the write with that idempotency key. Linearizable: `unknown` is final unless it is still on its way. */
   async txnResult(idempotencyKey: string, options: CallOptions = {}): Promise<WireTxnResolution> {
     checkIdempotencyKey(idempotencyKey);
+    checkMembers(options, CALL);
     return await this.#caller.read("txn.result", { key: idempotencyKey }, options);
   }
 
   /** The cluster's revision now. */
   async currentRevision(options: ReadOptions = {}): Promise<number> {
+    checkMembers(options, READ);
     const { revision } = await this.#caller.read("revision", {}, options);
     return revision;
   }
@@ -129,11 +133,13 @@ export class Concord {
    * @throws ConcordError `revision_in_future`; `compacted` if that is done already.
    */
   async compact(revision: number, options: WriteOptions = {}): Promise<WireCompacted> {
+    checkMembers(options, WRITE);
     return await this.#caller.write("compact", { revision }, options);
   }
 
   /** What the answering node knows of the cluster and its peers. */
   async cluster(options: CallOptions = {}): Promise<ClusterStatus> {
+    checkMembers(options, CALL);
     return await this.#caller.read("cluster", {}, options);
   }
 
@@ -160,6 +166,6 @@ function createTransport(options: ResolvedOptions): { readonly transport: Transp
 }
 
 function isReadOnly(txn: Txn): boolean {
-  const reads = (operation: Operation) => operation.type === "get";
+  const reads = (operation: Operation | null) => operation?.type === "get";
   return (txn.success ?? []).every(reads) && (txn.failure ?? []).every(reads);
 }

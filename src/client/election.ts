@@ -1,10 +1,12 @@
 /** Elections: one leader at a time among those who campaign, and who it is for everybody else. The queue of a lock. */
 import type { WireWatchEvent } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
+import { CALL, checkKind, checkMembers, WRITE } from "./check.ts";
 import { Held, type Place } from "./guard.ts";
 import {
   headOf,
   isToBeReadAgain,
+  QUEUE,
   type QueueContext,
   type QueueOptions,
   rangeOf,
@@ -31,6 +33,7 @@ export class Leadership<T = JsonValue> extends Held {
    * @throws ConcordError `precondition_failed` reason `lock_lost` if this leadership is over.
    */
   async proclaim(value: T, options: WriteOptions = {}): Promise<void> {
+    checkMembers(options, WRITE);
     await this.put(this.key, value as JsonValue, { ...options, ignore_lease: true });
   }
 
@@ -60,6 +63,7 @@ export class Election<T = JsonValue> {
 
   /** Made by `concord.election`. */
   constructor(context: QueueContext, name: string) {
+    checkKind("The name", name, "string");
     this.#context = context;
     this.name = name;
   }
@@ -70,12 +74,14 @@ export class Election<T = JsonValue> {
    * @throws ConcordError as `concord.lock`.
    */
   async campaign(value: T, options: QueueOptions = {}): Promise<Leadership<T>> {
+    checkMembers(options, QUEUE);
     const place: Place = await takeTurn(this.#context, { ...options, name: this.name, value: value as JsonValue });
     return new Leadership<T>(this.#context, place);
   }
 
   /** Who leads now, linearizable; null if nobody does. It may be over when the answer arrives. */
   async leader(options: CallOptions = {}): Promise<Leader<T> | null> {
+    checkMembers(options, CALL);
     return (await this.#look(options)).leader;
   }
 
@@ -85,6 +91,7 @@ export class Election<T = JsonValue> {
    * @throws ConcordError cluster errors that last longer than the client's `timeoutMs`.
    */
   async *observe(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Leader<T> | null, void> {
+    checkMembers(options, "signal");
     const { signal } = options;
     let told: number | null | undefined;
     while (signal?.aborted !== true) {

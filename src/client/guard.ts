@@ -1,6 +1,6 @@
 /**
  * What the holder of a lock, or a leader, writes with: every write is carried out only if the place in the queue is still
- * held, decided by the cluster in the same step (design 01 §3, S38).
+ * held, decided by the cluster in the same step (S38).
  *
  * G1. The fencing revision is the create_revision of the holder's own key. Of two holders the later one has the higher.
  * G2. A write through here compares it, so it fails once the key is gone, whatever this process still believes.
@@ -9,6 +9,7 @@
 import type { WireCompare, WireDeleteReply, WireKey, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
+import { checkMembers, WRITE } from "./check.ts";
 import { onlyResponse, type PutOptions, type PutResult, splitOptions } from "./kv.ts";
 import type { LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
 import type { WriteOptions } from "./options.ts";
@@ -85,8 +86,10 @@ export class Held {
    *   `concord.txn`. `invalid_txn` reason `unguarded_failure` for a `failure` branch that writes.
    */
   async txn(txn: GuardedTxn, options: WriteOptions = {}): Promise<WireTxnResult> {
+    checkMembers(txn, "compare success failure", "invalid_txn");
+    checkMembers(options, WRITE);
     const { compare = [], success = [], failure = [] } = txn;
-    if (failure.some(({ type }) => type !== "get")) {
+    if (failure.some((operation: WireOperation | null) => operation?.type !== "get")) {
       const detail = "The failure branch of a guarded txn may only get: it also runs when the lock is lost.";
       throw new ConcordError({ code: "invalid_txn", reason: "unguarded_failure", detail });
     }

@@ -11,7 +11,7 @@ import { flatSelector, queryText, topicPath } from "./http-routes.ts";
 import { errorOfResponse, requestHeaders } from "./http-transport.ts";
 import type { Next } from "./item-queue.ts";
 import type { ResolvedOptions } from "./options.ts";
-import { linkedController } from "./signals.ts";
+import { linkedController, onAbort } from "./signals.ts";
 import type { OpenedWatch, Stream, Streams, WatchParameters, WatchStream } from "./streams.ts";
 
 const SILENCE_MS_MAX = 30_000;
@@ -53,7 +53,7 @@ export class HttpStreams implements Streams {
     const cancel = clock.after(attemptTimeoutMs, link.abort);
     const gone = new Promise<never>((_, reject) => {
       const error = broken(`The stream did not open within ${attemptTimeoutMs} ms.`);
-      link.signal.addEventListener("abort", () => reject(error), { once: true });
+      onAbort(link.signal, () => reject(error));
     });
     gone.catch(() => {}); // Aborting is also how a stream that was opened ends; nobody waits for this then.
     try {

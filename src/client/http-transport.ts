@@ -5,6 +5,7 @@
 import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { queryText, routeOf } from "./http-routes.ts";
 import type { ResolvedOptions } from "./options.ts";
+import { onAbort } from "./signals.ts";
 import { type Attempt, aborted, broken, type Exchange, errorOfProblem, late, type Transport } from "./transport.ts";
 import { Turns } from "./turns.ts";
 
@@ -52,16 +53,15 @@ export class HttpTransport implements Transport {
         controller.abort();
       };
     });
-    const onAbort = () => end(aborted());
     const cancel = this.#options.clock.after(timeoutMs, () => end(late(timeoutMs)));
-    signal.addEventListener("abort", onAbort, { once: true });
+    const unlisten = onAbort(signal, () => end(aborted()));
     try {
       return await Promise.race([this.#answer(attempt, controller.signal), ended]);
     } catch (cause) {
       return cause instanceof ConcordError ? { reply: null, error: cause } : broken(cause);
     } finally {
       cancel();
-      signal.removeEventListener("abort", onAbort);
+      unlisten();
     }
   }
 

@@ -21,6 +21,7 @@ import type {
 import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
+import { checkKind, checkMembers, READ, WRITE } from "./check.ts";
 import type { GetOptions, HistoryOptions, ListOptions, ListSelector, WriteOptions } from "./options.ts";
 import type { ChangeEvent, Input, Put } from "./typed-value.ts";
 
@@ -47,6 +48,10 @@ export type ConditionalResult<T = JsonValue> =
   /** `current` is the record as it is; null if there is none. */
   | { readonly succeeded: false; readonly revision: number; readonly current: WireRecord<T> | null };
 
+const GET = `${READ} revision`;
+const DELETE = `${WRITE} prev_kv`;
+const PUT = `${DELETE} content_type metadata ttl lease ignore_value ignore_lease revision_suffix due_at_ms`;
+
 export class KvClient {
   readonly #caller: Caller;
 
@@ -59,6 +64,11 @@ export class KvClient {
    * @throws ConcordError `compacted` or `revision_in_future` for a `revision` that cannot be read; cluster errors.
    */
   async get<T = JsonValue>(key: WireKey, options: GetOptions = {}): Promise<WireRecord<T> | null> {
+    checkMembers(options, GET);
+    return await this.#get(key, options);
+  }
+
+  async #get<T>(key: WireKey, options: GetOptions): Promise<WireRecord<T> | null> {
     const { revision } = options;
     if (typeof key !== "string") return (await this.getMany<T>([key], options)).records[0] ?? null;
     const { record } = await this.#caller.read("kv.get", { key, revision }, options);
@@ -67,6 +77,7 @@ export class KvClient {
 
   /** Reads up to 500 records at one revision, in the order of the keys; null where there is none. */
   async getMany<T = JsonValue>(keys: readonly WireKey[], options: GetOptions = {}): Promise<WireGetManyReply<T>> {
+    checkMembers(options, GET);
     const { revision } = options;
     const batch: WireBatch = { op: "get_many", keys, ...(revision === undefined ? {} : { revision }) };
     return (await this.#caller.read("kv.batch", batch, options)) as WireGetManyReply<T>;
@@ -90,6 +101,7 @@ export class KvClient {
 
   /** Deletes one record; `deleted` is 0 if there was none, and the revision does not move then. */
   async delete(key: WireKey, options: { readonly prev_kv?: boolean } & WriteOptions = {}): Promise<WireDeleteReply> {
+    checkMembers(options, DELETE);
     const { prev_kv, ...call } = options;
     const operation: WireOperation = { type: "delete", key, ...(prev_kv === undefined ? {} : { prev_kv }) };
     const result = await this.#txn({ success: [operation] }, call);
@@ -141,12 +153,14 @@ export class KvClient {
     modRevision: number,
     options: WriteOptions = {},
   ): Promise<ConditionalResult<T>> {
+    checkMembers(options, WRITE);
     const compare: WireCompare = { target: "mod_revision", key, op: "==", value: modRevision };
     return await this.#conditional(compare, { type: "delete", key }, key, options);
   }
 
   /** Puts up to 500 records at one revision, in order. */
   async putMany(items: readonly Put[], options: WriteOptions = {}): Promise<WirePutManyReply> {
+    checkMembers(options, WRITE);
     const batch: WireBatch = { op: "put_many", items: items as readonly WirePut[] };
     return (await this.#caller.write("kv.batch", batch, options)) as WirePutManyReply;
   }
@@ -156,6 +170,7 @@ export class KvClient {
     keys: readonly WireKey[],
     options: { readonly prev_kv?: boolean } & WriteOptions = {},
   ): Promise<WireDeleteManyReply> {
+    checkMembers(options, DELETE);
     const { prev_kv, ...call } = options;
     const batch: WireBatch = { op: "delete_many", keys, ...(prev_kv === undefined ? {} : { prev_kv }) };
     return (await this.#caller.write("kv.batch", batch, call)) as WireDeleteManyReply;
@@ -166,16 +181,13 @@ export class KvClient {
     selector: ListSelector,
     options: ListOptions & { readonly cursor?: string } = {},
   ): Promise<WireList<T>> {
+    checkMembers(selector, "prefix start end", "invalid_selector");
+    checkMembers(options, `${GET} limit order keys_only count_only cursor`);
     const { limit, order, keys_only, count_only, revision, cursor } = options;
-    const unknown = Object.keys(selector).find((name) => name !== "prefix" && name !== "start" && name !== "end");
-    if (unknown !== undefined) {
-      // Left out, it would list everything.
-      const detail = `A list is of a prefix, or of start and end; it does not have the field ${JSON.stringify(unknown)}.`;
-      throw new ConcordError({ code: "invalid_selector", reason: "unknown_field", detail });
-    }
     const params = {
+      ...selector,
       // An empty start is the start of the key space: a list always names what it lists.
-      ...("prefix" in selector ? { prefix: selector.prefix } : { start: selector.start ?? "", end: selector.end }),
+      ...("prefix" in selector ? {} : { start: selector.start ?? "" }),
       ...{ limit, order, keys_only, count_only, revision: cursor === undefined ? revision : undefined, cursor },
     };
     return (await this.#caller.read("kv.list", params, options)) as WireList<T>;
@@ -202,6 +214,8 @@ export class KvClient {
     key: string,
     options: HistoryOptions & { readonly cursor?: string } = {},
   ): Promise<HistoryPage<T>> {
+    checkKind("key", key, "string or bytes");
+    checkMembers(options, `${READ} from to limit cursor`);
     const { from, to, limit, cursor } = options;
     return (await this.#caller.read("kv.history", { key, from, to, limit, cursor }, options)) as HistoryPage<T>;
   }
@@ -237,7 +251,8 @@ export class KvClient {
     if (result.succeeded) return { succeeded: true, revision: result.revision };
     const { revision } = result;
     // A kept result that was too large has lost the record's value: read the record itself.
-    if (result.values_dropped === true) return { succeeded: false, revision, current: await this.get<T>(key, options) };
+    if (result.values_dropped === true)
+      return { succeeded: false, revision, current: await this.#get<T>(key, options) };
     const { kvs } = onlyResponse(result, "get");
     return { succeeded: false, revision, current: (kvs[0] ?? null) as WireRecord<T> | null };
   }
@@ -254,7 +269,9 @@ export function onlyResponse<Type extends WireOperationResult["type"]>(result: W
   throw new ConcordError({ code: "internal", reason: "malformed_reply", detail: `The reply answers no ${type}.` });
 }
 
+/** @throws ConcordError `invalid_request`. */
 export function splitOptions(options: PutOptions): { readonly record: WirePutOptions; readonly call: WriteOptions } {
+  checkMembers(options, PUT);
   const { timeoutMs, signal, idempotencyKey, ...record } = options;
   const call = {
     ...(timeoutMs === undefined ? {} : { timeoutMs }),

@@ -10,12 +10,13 @@
  */
 import type { WireKey, WireListedRecord, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
+import { CALL, checkKind } from "./check.ts";
 import type { Place, TxnRunner } from "./guard.ts";
 import { onlyResponse } from "./kv.ts";
 import type { LeaseClient } from "./lease.ts";
 import { isUnknownLease } from "./lease-keeper.ts";
 import { callAt } from "./lease-timer.ts";
-import type { CallOptions, ClientClock } from "./options.ts";
+import { type CallOptions, type ClientClock, wrongTime } from "./options.ts";
 import { linkedController } from "./signals.ts";
 import type { SyncClient } from "./sync.ts";
 import type { JsonInput, Operation } from "./typed-value.ts";
@@ -52,6 +53,9 @@ export interface Head {
   readonly revision: number;
 }
 
+/** The names of {@link QueueOptions}. */
+export const QUEUE = `${CALL} ttl_s`;
+
 const TTL_S_DEFAULT = 15;
 
 /**
@@ -62,6 +66,8 @@ const TTL_S_DEFAULT = 15;
 export async function takeTurn(context: QueueContext, wish: Wish): Promise<Place> {
   const { clock } = context;
   const { name, timeoutMs = Number.POSITIVE_INFINITY, signal } = wish;
+  checkKind("The name", name, "string");
+  if (typeof timeoutMs !== "number" || Number.isNaN(timeoutMs)) throw wrongTime(timeoutMs);
   const late = new AbortController();
   let cancel = () => {};
   if (timeoutMs <= 0) {

@@ -1,4 +1,4 @@
-/** Leases: owners of keys that end, by time or by revoke, with all their keys at one revision (design 01 §3). */
+/** Leases: owners of keys that end, by time or by revoke, with all their keys at one revision. */
 import type {
   WireLease,
   WireLeaseGrant,
@@ -9,6 +9,7 @@ import type {
   WireListedLease,
 } from "../api/wire.ts";
 import type { Caller } from "./caller.ts";
+import { CALL, checkKind, checkMembers, READ, WRITE } from "./check.ts";
 import { isUnknownLease, type KeepOptions, type LeaseCalls, LeaseKeeper } from "./lease-keeper.ts";
 import type { CallOptions, ReadOptions, WriteOptions } from "./options.ts";
 
@@ -39,19 +40,21 @@ export class LeaseClient {
 
   /**
    * Grants a lease of `ttl_s` seconds (whole, at least 1). Put keys with `{ lease: id }`; they are deleted when it ends.
-   * Nothing renews it: see {@link keep} and {@link keepAliveOnce}. Repeated by itself as any write (design 01 §2).
+   * Nothing renews it: see {@link keep} and {@link keepAliveOnce}. Repeated by itself as any write (docs/api.md, "Writes that may be repeated").
    * @throws ConcordError `invalid_lease`, `lease_exists` (an `id` of the caller's that is taken), `lease_limit_exceeded`.
    */
   async grant(lease: WireLeaseGrant, options: WriteOptions = {}): Promise<WireLeaseGranted> {
+    checkMembers(options, WRITE);
     return await this.#caller.write("lease.grant", lease, options);
   }
 
   /**
    * Grants a lease and renews it every third of its TTL until `close`, through elections and over every node, for as
    * long as the local clock says that it must still live. Then `lost` is told, once. Begins at once; sends from then on
-   * without being asked, so whoever keeps a lease closes it (design 01 §3).
+   * without being asked, so whoever keeps a lease closes it (docs/api.md, "TypeScript client").
    */
   keep(options: KeepOptions): LeaseKeeper {
+    checkMembers(options, "ttl_s metadata regrant timeoutMs");
     const caller = this.#caller;
     const calls: LeaseCalls = {
       grant: (lease, call) => caller.write("lease.grant", lease, call),
@@ -71,6 +74,8 @@ export class LeaseClient {
     id: number,
     options: { readonly ttl_s?: number } & CallOptions = {},
   ): Promise<WireLeaseKeptAlive> {
+    checkKind("id", id, "number");
+    checkMembers(options, `${CALL} ttl_s`);
     const { ttl_s, ...call } = options;
     const params = ttl_s === undefined ? { id } : { id, ttl_s };
     return await this.#caller.write("lease.keepalive", params, { ...call, idempotencyKey: null });
@@ -81,11 +86,15 @@ export class LeaseClient {
    * @throws ConcordError `unknown_lease` if it has ended already.
    */
   async revoke(id: number, options: WriteOptions = {}): Promise<WireLeaseRevoked> {
+    checkKind("id", id, "number");
+    checkMembers(options, WRITE);
     return await this.#caller.write("lease.revoke", { id }, options);
   }
 
   /** The lease with its remaining milliseconds and its keys; null if it has ended. Linearizable by default. */
   async info(id: number, options: ReadOptions = {}): Promise<WireLease | null> {
+    checkKind("id", id, "number");
+    checkMembers(options, READ);
     try {
       return await this.#caller.read("lease.info", { id }, options);
     } catch (error) {
@@ -96,7 +105,9 @@ export class LeaseClient {
 
   /** One page of leases in order of id; the next one is `after` this one's `next`. Linearizable by default. */
   async page(options: LeaseListOptions & { readonly after?: number } = {}): Promise<WireLeaseList> {
+    checkMembers(options, `${READ} limit after anonymous`);
     const { limit, after, anonymous } = options;
+    checkKind("after", after ?? 0, "number");
     return await this.#caller.read("lease.list", { limit, after, anonymous }, options);
   }
 

@@ -1,6 +1,7 @@
 /** Locks: one holder at a time, in the order of arrival, with a fencing revision for what the holder writes. */
+import { checkKind, checkMembers } from "./check.ts";
 import { Held } from "./guard.ts";
-import { type QueueContext, type QueueOptions, takeTurn } from "./lease-queue.ts";
+import { QUEUE, type QueueContext, type QueueOptions, takeTurn } from "./lease-queue.ts";
 import type { JsonInput } from "./typed-value.ts";
 
 export interface LockOptions extends QueueOptions {
@@ -21,7 +22,8 @@ export interface LockOptions extends QueueOptions {
  *
  * A lock alone does not keep a holder from writing that was paused for longer than its TTL: nothing can. So write through
  * `held.put`, `held.delete` and `held.txn`, which the cluster refuses once the lock is lost, and hand
- * `held.fencingRevision` to systems outside. Stop what else is going on when `held.signal` aborts (design 01 §3).
+ * `held.fencingRevision` to systems outside. Stop what else is going on when `held.signal` aborts. The reasons
+ * are those of M. Burrows, "The Chubby lock service for loosely-coupled distributed systems", §2.4 (sequencers).
  */
 export interface Lock {
   /**
@@ -37,10 +39,13 @@ export interface Lock {
 }
 
 export function createLock(context: QueueContext): Lock {
-  const acquire = async (name: string, options: LockOptions = {}): Promise<Held> =>
-    new Held(context, await takeTurn(context, { value: null, ...options, name }));
+  const acquire = async (name: string, options: LockOptions = {}): Promise<Held> => {
+    checkMembers(options, `${QUEUE} value`);
+    return new Held(context, await takeTurn(context, { value: null, ...options, name }));
+  };
   return Object.assign(acquire, {
     async with<T>(name: string, options: LockOptions, body: (held: Held) => T | Promise<T>): Promise<T> {
+      checkKind("The third argument", body, "function");
       const held = await acquire(name, options);
       try {
         return await body(held);

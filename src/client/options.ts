@@ -1,5 +1,8 @@
 /** How a client is configured, with every default resolved once. */
 import type { Consistency } from "../api/backend.ts";
+import { ConcordError } from "../base/errors.ts";
+import { checkMembers } from "./check.ts";
+import { onAbort } from "./signals.ts";
 import { globalSocket, type OpenSocket } from "./socket.ts";
 
 /** Sends one request. The global `fetch`, a service binding's, or an app in this process (`app.fetch`). */
@@ -126,25 +129,25 @@ export interface ResolvedOptions {
   readonly clock: ClientClock;
 }
 
-/** @throws TypeError for options that cannot work: a fault of the program, not of the world. */
+/** @throws ConcordError `invalid_request` for options that cannot work. */
 export function resolveOptions(options: ConnectOptions): ResolvedOptions {
-  if (options.url === undefined && options.fetch === undefined) throw new TypeError("connect needs a url or a fetch");
-  const url = new URL(options.url ?? "http://concord");
-  if (url.protocol !== "http:" && url.protocol !== "https:") throw new TypeError(`${url.protocol} is not http(s)`);
+  checkMembers(options, NAMES);
+  const { cluster, fetch: givenFetch, url: address = givenFetch && "http://concord" } = options;
+  const url = URL.canParse(address ?? "") ? new URL(address ?? "") : null;
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw unfit(
+      `The url is ${JSON.stringify(address)}, not one of http or https; it may be left out beside a fetch alone.`,
+    );
+  }
   for (const name of ["timeoutMs", "attemptTimeoutMs"] as const) {
     const value = options[name];
-    if (value !== undefined && !isDuration(value)) throw new TypeError(`${name} is ${value}, not milliseconds above 0`);
-  }
-  const { transport } = options;
-  if (transport !== undefined && transport !== "http" && transport !== "session") {
-    throw new TypeError(`transport is ${String(transport)}, not "http" or "session"`);
+    if (value !== undefined && !isDuration(value)) throw wrongTime(value, name);
   }
   const root = url.origin + (url.pathname === "/" ? "" : url.pathname.replace(/\/$/, ""));
-  const { cluster } = options;
   return {
     base: cluster === undefined || cluster === "default" ? root : `${root}/c/${encodeURIComponent(cluster)}`,
     token: options.token ?? null,
-    fetch: options.fetch ?? ((request) => fetch(request)),
+    fetch: givenFetch ?? ((request) => fetch(request)),
     openSocket: resolveSocket(options),
     timeoutMs: options.timeoutMs ?? 10_000,
     attemptTimeoutMs: options.attemptTimeoutMs ?? 5_000,
@@ -160,11 +163,24 @@ export function isDuration(value: unknown): value is number {
   return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY;
 }
 
+/** A time that cannot be waited for: whatever is compared with NaN is false, so nothing would ever be over. */
+export function wrongTime(value: unknown, name = "timeoutMs"): ConcordError {
+  const detail = `${name} is ${String(value)}, not a number of milliseconds.`;
+  return new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
+}
+
+function unfit(detail: string): ConcordError {
+  return new ConcordError({ code: "invalid_request", reason: "connect_options", detail });
+}
+
+const NAMES =
+  "url token cluster fetch webSocket transport timeoutMs attemptTimeoutMs idempotency onClusterChanged random clock";
+
 function resolveSocket(options: ConnectOptions): OpenSocket | null {
   if (options.transport === "http") return null;
   const isWanted = options.transport === "session";
   const openSocket = options.webSocket ?? (isWanted || options.fetch === undefined ? globalSocket() : null);
-  if (isWanted && openSocket === null) throw new TypeError("there is no WebSocket here; give one as `webSocket`");
+  if (isWanted && openSocket === null) throw unfit("There is no WebSocket here; give one as `webSocket`.");
   return openSocket;
 }
 
@@ -173,10 +189,10 @@ const SYSTEM_CLOCK: ClientClock = {
   sleep: (delayMs, signal) =>
     new Promise((resolve) => {
       const timer = setTimeout(done, delayMs);
-      signal?.addEventListener("abort", done, { once: true });
+      const unlisten = onAbort(signal, done);
       function done(): void {
         clearTimeout(timer);
-        signal?.removeEventListener("abort", done);
+        unlisten();
         resolve();
       }
     }),

@@ -10,6 +10,7 @@
  */
 import { ConcordError } from "../base/errors.ts";
 import type { ClientClock } from "./options.ts";
+import { onAbort } from "./signals.ts";
 import { aborted, broken, type Exchange, errorOfProblem, late, notSent } from "./transport.ts";
 import { Turns } from "./turns.ts";
 
@@ -104,13 +105,12 @@ export class PendingCalls {
     const timeoutMs = Math.max(1, Math.ceil(leftMs));
     const settle = (exchange: Exchange) => {
       cancel();
-      signal?.removeEventListener("abort", onAbort);
+      unlisten();
       resolve(exchange);
     };
     const call: Pending = { sentAtMs: this.#clock.nowMs(), timeoutMs, settle };
-    const onAbort = () => this.#abandon(call, aborted());
     const cancel = this.#clock.after(timeoutMs, () => this.#onLate(call));
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const unlisten = onAbort(signal, () => this.#abandon(call, aborted()));
     this.#sent.set(id, call);
     // The parameters are text already; the time that is left is known only now.
     const all = `${params.slice(0, -1)}${params === "{}" ? "" : ","}"timeout_ms":${timeoutMs}}`;

@@ -9,6 +9,7 @@
 import { ConcordError } from "../base/errors.ts";
 import { backoffMs } from "./backoff.ts";
 import type { ClientClock } from "./options.ts";
+import { onAbort } from "./signals.ts";
 import type { Stream } from "./streams.ts";
 
 const REOPEN = { minMs: 100, maxMs: 5_000 } as const;
@@ -24,14 +25,13 @@ export interface KeeperOptions<S> {
 
 export class StreamKeeper<S extends Stream<unknown>> {
   readonly #options: KeeperOptions<S>;
-  readonly #onAbort = () => this.#end();
   #stream: S | null = null;
   #opening: Promise<S | null> | null = null;
   #failures = 0;
 
   constructor(options: KeeperOptions<S>) {
     this.#options = options;
-    options.signal.addEventListener("abort", this.#onAbort, { once: true });
+    onAbort(options.signal, () => this.#end());
   }
 
   /** The open stream, or the next one; null once the signal is aborted. @throws ConcordError that says `no` (R1). */

@@ -1,7 +1,8 @@
-/** Following the data: pages of changes, watches, and copies that keep themselves right (design 01 §4). */
+/** Following the data: pages of changes, watches, and copies that keep themselves right. */
 import type { WireChanges, WireSelector } from "../api/wire.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
+import { checkKind, checkMembers, checkSelector, READ } from "./check.ts";
 import type { Feed } from "./feed.ts";
 import { type FollowItem, type FollowOptions, follow } from "./follow.ts";
 import type { ReadOptions } from "./options.ts";
@@ -13,12 +14,18 @@ import type { CursorContext, WatchOptions } from "./watch-cursor.ts";
 export interface ChangesOptions extends ReadOptions {
   /** A position: `next` of an earlier page, `position` of a watch. Default: before the oldest change that is kept. */
   readonly after?: string;
+  /** Id of the cluster that `after` is of: give it with what was stored. In another cluster: `cluster_changed`. */
+  readonly cluster_id?: string;
   /** Events per page, 1 to 1000. Default 100. */
   readonly limit?: number;
 }
 
 /** One page of changes of records whose values are a `T`. */
-export type ChangesPage<T = JsonValue> = Omit<WireChanges, "events"> & { readonly events: readonly ChangeEvent<T>[] };
+export type ChangesPage<T = JsonValue> = Omit<WireChanges, "events"> & {
+  readonly events: readonly ChangeEvent<T>[];
+  /** Id of the cluster that `next` is of: store both, and give both. */
+  readonly cluster_id: string | null;
+};
 
 /**
  * ```ts
@@ -42,11 +49,17 @@ export class SyncClient {
   /**
    * One page of changes, oldest first. It may end inside a revision (`whole: false`), and be empty before the end
    * (`has_more`).
-   * @throws ConcordError `compacted` if what is behind `after` is not kept any more.
+   * @throws ConcordError `compacted` if what is behind `after` is not kept any more; `revision_in_future` if `after` lies
+   *   behind the newest revision, which a position of this cluster cannot; `cluster_changed`.
    */
   async changes<T = JsonValue>(selector: WireSelector, options: ChangesOptions = {}): Promise<ChangesPage<T>> {
+    checkSelector(selector);
+    checkMembers(options, `${READ} after limit cluster_id`);
     const { after, limit } = options;
-    return (await this.#context.caller.read("changes", { ...selector, after, limit }, options)) as ChangesPage<T>;
+    checkKind("after", after ?? "", "string");
+    const params = { ...selector, after, limit };
+    const { result, clusterId } = await this.#context.caller.readReply("changes", params, options);
+    return { ...(result as Omit<ChangesPage<T>, "cluster_id">), cluster_id: clusterId };
   }
 
   /** All changes behind `after` up to now, page by page. */
@@ -56,7 +69,7 @@ export class SyncClient {
   ): AsyncGenerator<ChangeEvent<T>, void, void> {
     let page: ChangesPage<T> | null = null;
     do {
-      page = await this.changes<T>(selector, page === null ? options : { ...options, after: page.next });
+      page = await this.changes<T>(selector, page === null ? options : { ...options, ...behind(page) });
       yield* page.events;
     } while (page.has_more);
   }
@@ -66,13 +79,13 @@ export class SyncClient {
    * at the node, and memory here stays bounded. See {@link Watch} for how it resumes and ends.
    */
   watch<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchEvent<T>> {
-    this.#context.caller.checkOpen();
+    this.#check(selector, options);
     return watchEvents<T>(this.#context, selector, options);
   }
 
   /** As {@link watch}, but all events of a revision at once, never a part of them. A large revision is held whole. */
   watchGrouped<T = JsonValue>(selector: WireSelector, options: WatchOptions = {}): Watch<WatchedRevision<T>> {
-    this.#context.caller.checkOpen();
+    this.#check(selector, options);
     return watchRevisions<T>(this.#context, selector, options);
   }
 
@@ -82,6 +95,19 @@ export class SyncClient {
    */
   follow<T = JsonValue>(selector: WireSelector, options: FollowOptions = {}): Feed<FollowItem<T>> {
     this.#context.caller.checkOpen();
+    checkSelector(selector);
+    checkMembers(options, "include_values limit onStatus signal");
     return follow<T>(this.#context, selector, options);
   }
+
+  #check(selector: WireSelector, options: WatchOptions): void {
+    this.#context.caller.checkOpen();
+    checkSelector(selector);
+    checkMembers(options, "from_revision after cluster_id include_values prev_values filter onStatus signal");
+    checkKind("after", options.after ?? "", "string");
+  }
+}
+
+function behind({ next, cluster_id }: ChangesPage<unknown>): ChangesOptions {
+  return { after: next, ...(cluster_id === null ? {} : { cluster_id }) };
 }

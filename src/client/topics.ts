@@ -1,11 +1,12 @@
 /**
- * Topics: messages to whoever listens now (design 01 §4). Lossy, unordered between publishers, kept nowhere; for what may
+ * Topics: messages to whoever listens now. Lossy, unordered between publishers, kept nowhere; for what may
  * be missed, such as progress and log lines.
  */
 import type { WireTopicMessage } from "../api/wire.ts";
 import type { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
+import { CALL, checkKind, checkMembers } from "./check.ts";
 import { Feed } from "./feed.ts";
 import type { CallOptions } from "./options.ts";
 import type { LinkedController } from "./signals.ts";
@@ -61,6 +62,8 @@ export class TopicClient {
    * @throws ConcordError `timeout` if the message may have been told; it is not repeated then.
    */
   async publish<V>(topic: string, payload: Input<V>, options: CallOptions = {}): Promise<void> {
+    checkKind("topic", topic, "string");
+    checkMembers(options, CALL);
     const params = { topic, payload: payload as JsonValue };
     await this.#caller.write("topic.publish", params, { ...options, idempotencyKey: null });
   }
@@ -68,6 +71,8 @@ export class TopicClient {
   /** Messages from the moment when the subscription stands, on any node, with gaps whenever the connection breaks. */
   subscribe<T = JsonValue>(topic: string, options: SubscribeOptions = {}): Subscription<T> {
     this.#caller.checkOpen();
+    checkKind("topic", topic, "string");
+    checkMembers(options, "onInterrupted signal");
     const link = this.#caller.link(options.signal);
     return new Subscription(
       new TopicReader<T>(this.#caller, this.#streams, topic, { ...options, signal: link.signal }),

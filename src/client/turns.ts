@@ -7,6 +7,7 @@
  *     with each round that is in time: a server that is slow with many is not asked by so many that all are late.
  */
 import type { ClientClock } from "./options.ts";
+import { onAbort } from "./signals.ts";
 import { aborted, type Exchange, failedByLoad, notSent } from "./transport.ts";
 
 const LIMIT_MIN = 16;
@@ -93,7 +94,7 @@ export class Turns {
       this.#waiting.delete(waiting);
       this.#waitingChars -= chars;
       cancel();
-      signal?.removeEventListener("abort", onAbort);
+      unlisten();
     };
     const waiting: Waiting = {
       begin: () => {
@@ -105,11 +106,10 @@ export class Turns {
         refuse(exchange);
       },
     };
-    const onAbort = () => waiting.refuse(aborted());
     const cancel = this.#clock.after(waitMs, () =>
       waiting.refuse(notSent(`The request waited ${Math.ceil(waitMs)} ms in this client for its turn.`)),
     );
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const unlisten = onAbort(signal, () => waiting.refuse(aborted()));
     this.#waiting.add(waiting);
     this.#waitingChars += chars;
   }

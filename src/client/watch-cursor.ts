@@ -25,13 +25,23 @@ export type WatchStatus =
   /** The connection is gone, or this client was too slow for it (reason `slow_consumer`). The watch will be resumed. */
   | { readonly kind: "interrupted"; readonly error: ConcordError }
   | { readonly kind: "resumed" }
-  | { readonly kind: "leader_changed"; readonly leader: number | null };
+  | { readonly kind: "leader_changed"; readonly leader: number | null }
+  /** Nothing has been written yet at `revision`, the first one wanted: until then nothing comes. */
+  | { readonly kind: "waiting"; readonly revision: number };
 
 export interface WatchOptions {
-  /** First revision wanted; one of the future is waited for. Absent, without `after`: from now on. */
+  /**
+   * First revision wanted. One of the future is waited for, as etcd does; `onStatus` tells so (`waiting`). Absent, without
+   * `after`: from now on.
+   */
   readonly from_revision?: number;
-  /** Resumes behind this position; see `Watch.position`. */
+  /** Resumes behind this position; see `Watch.position`. One that lies in the future is `revision_in_future`. */
   readonly after?: string;
+  /**
+   * Id of the cluster that `after` or `from_revision` is of: give it with what was stored. From another cluster, as after
+   * a restore, the error is `cluster_changed`. Default: the cluster that this client has last heard of, if any.
+   */
+  readonly cluster_id?: string;
   /** Default true. Without, events have no `value`. */
   readonly include_values?: boolean;
   /** Default false. With, events have a `prev_value`: null if there was no record. */
@@ -78,6 +88,8 @@ export class WatchCursor {
   #unacknowledged: string | null = null;
   #peeked: WireWatchFrame | null = null;
   #isResuming = false;
+  /** A first stream was opened. */
+  #isBegun = false;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -94,7 +106,7 @@ export class WatchCursor {
     this.#signal = signal;
     this.#position = options.after ?? null;
     this.handedOut = this.#position;
-    this.#clusterId = isFromNow ? null : clusterId;
+    this.#clusterId = options.cluster_id ?? (isFromNow ? null : clusterId);
     this.#skipThrough = isFromNow ? caller.revision : 0;
     this.#keeper = new StreamKeeper({
       clock: caller.clock,
@@ -103,6 +115,10 @@ export class WatchCursor {
       open: (opening) => this.#openStream(opening),
       onInterrupted: (error) => this.#tell({ kind: "interrupted", error }),
     });
+  }
+
+  get clusterId(): string | null {
+    return this.#clusterId;
   }
 
   /** Resolves when it is certain where the watch begins: no later event can be missed. At its end, too. */
@@ -181,13 +197,17 @@ export class WatchCursor {
       ...(this.#clusterId === null ? {} : { cluster_id: this.#clusterId }),
     };
     const { stream, position, clusterId, revision } = await this.#streams.openWatch(parameters, signal);
-    if (this.#clusterId !== null && clusterId !== null && clusterId !== this.#clusterId) {
+    try {
+      const changed = this.#caller.observe({ clusterId, revision });
+      if (this.#clusterId !== null && clusterId !== null && clusterId !== this.#clusterId) throw clusterChanged();
+      if (changed !== null) this.#skipThrough = 0; // Of the cluster before.
+      this.#clusterId ??= clusterId;
+      if (!this.#isBegun) await this.#checkBeginning(signal);
+    } catch (error) {
       stream.close();
-      this.#caller.observe({ clusterId, revision });
-      throw clusterChanged();
+      throw error;
     }
-    if (this.#caller.observe({ clusterId, revision }) !== null) this.#skipThrough = 0; // Of the cluster before.
-    this.#clusterId ??= clusterId;
+    this.#isBegun = true;
     if (this.#position === null) {
       this.#position = position;
       this.handedOut = position;
@@ -195,6 +215,22 @@ export class WatchCursor {
     if (this.#isResuming) this.#tell({ kind: "resumed" });
     this.#isResuming = false;
     return stream;
+  }
+
+  /**
+   * A node that lags behind knows no more of the future than one of another history, where the watch would wait for
+   * ever. Positions are handed out behind what exists, so one that is nowhere is of such a history; revisions are numbers
+   * that anybody may think of.
+   */
+  async #checkBeginning(signal: AbortSignal): Promise<void> {
+    const { after, from_revision = 1 } = this.#options;
+    const revision = after === undefined ? from_revision - 1 : Number.parseInt(after, 10);
+    if (revision <= this.#caller.revision) return;
+    if (after === undefined) this.#tell({ kind: "waiting", revision: from_revision });
+    else if (revision > (await this.#caller.read("revision", {}, { signal })).revision) {
+      const detail = `The position ${after} lies behind the newest revision: it is of another history. List again.`;
+      throw new ConcordError({ code: "revision_in_future", reason: "after", detail });
+    }
   }
 
   /** Takes a frame in; events are handed on. */

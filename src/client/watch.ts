@@ -39,6 +39,11 @@ export class Watch<Item> extends Feed<Item> {
     return this.#cursor.handedOut;
   }
 
+  /** Id of the cluster that {@link position} is of: store both, and give both (`after`, `cluster_id`). Null as that. */
+  get clusterId(): string | null {
+    return this.#cursor.clusterId;
+  }
+
   /**
    * Starts the watch now rather than with the first `next`, and resolves when no later event can be missed. Only a watch
    * from now on needs it: `await watch.open()`, then cause what the watch is to see.

@@ -104,6 +104,7 @@ export class TestCluster {
   readonly #timeline = new Timeline();
   readonly #nodes = new Map<NodeId, TestNode>();
   readonly #gateway: Gateway;
+  readonly #clients: Concord[] = [];
   /** The group of each node; null: all reach each other. */
   #groups: ReadonlyMap<NodeId, number> | null = null;
   /** Counts what code of the user may act on. */
@@ -174,17 +175,20 @@ export class TestCluster {
     };
   }
 
-  /** A client on the cluster's clock. Its requests stay in the process. */
+  /** A client on the cluster's clock. Its requests stay in the process, and it is closed with the cluster. */
   client(options: TestClientOptions = {}): Concord {
+    this.#checkOpen();
     const { node = null, ...rest } = options;
     if (node !== null) this.#nodeOf(node);
     const random = createRandom(this.#nextSeed());
-    return Concord.connect({
+    const client = Concord.connect({
       ...rest,
       fetch: (request) => this.#fetch(request, node),
       clock: this.clock,
       random: () => nextFloat(random),
     });
+    this.#clients.push(client);
+    return client;
   }
 
   /** The HTTP API, as `fetch` of an address at which this cluster would be. WebSockets are not served. */
@@ -261,6 +265,7 @@ export class TestCluster {
 
   /** Starts a node on the storage that it has; one that runs is killed first. */
   async restart(node: number): Promise<void> {
+    this.#checkOpen();
     const place = this.#nodeOf(node);
     place.kill();
     place.start();
@@ -290,9 +295,14 @@ export class TestCluster {
     await this.#settleInTurn();
   }
 
-  /** Ends all nodes and with them every stream. Calls that are still pending stay so, since time has ended for them. */
+  /**
+   * Ends all nodes, and with them every stream, and closes the clients: their pending calls end as `timeout` (reason
+   * `aborted`), later ones are `invalid_request` (reason `closed`). What waits for the clock otherwise waits for ever, since
+   * time has ended.
+   */
   async close(): Promise<void> {
     if (this.#isClosed) return;
+    for (const client of this.#clients) client.close();
     for (const node of this.#nodes.values()) node.kill();
     await this.#settleInTurn();
     this.#isClosed = true;
@@ -301,11 +311,15 @@ export class TestCluster {
   // --- time ----------------------------------------------------------------------------------------------------------
 
   async #move(work: () => Promise<void>): Promise<void> {
-    if (this.#isClosed) throw new Error("the cluster is closed");
+    this.#checkOpen();
     const moved = this.#moving.then(work);
     this.#moving = moved.catch(() => {}); // told to its own caller
     await moved;
     if (this.#failure !== null) throw this.#failure;
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new Error("the cluster is closed");
   }
 
   async #settleInTurn(): Promise<void> {

@@ -248,12 +248,13 @@ export function acknowledge(
   acknowledgeBytes(hub, watch, ack.position, ack.nowMs);
 }
 
-/** Asks for a `progress` as soon as the watch has caught up. */
-export function requestProgress(hub: Hub, connection: string, watchId: number): void {
+/** Asks for a `progress` as soon as the watch has caught up. False if there is none. */
+export function requestProgress(hub: Hub, connection: string, watchId: number): boolean {
   const watch = findWatch(hub, connection, watchId);
-  if (watch === null) return;
+  if (watch === null) return false;
   watch.progressWanted = true;
   if (watch.phase === "live") hub.announcing.add(watch);
+  return true;
 }
 
 /** Forgets a watch at once. False if there is none. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createApi } from "../../src/api/app.ts";
 import { readBody } from "../../src/api/body.ts";
+import { ERROR_TITLES } from "../../src/api/error-titles.ts";
 import { ConcordError, ERROR_CODES, type ErrorCode } from "../../src/base/errors.ts";
 import { BODY_BYTES_MAX } from "../../src/base/limits.ts";
 import { answerOf, createHarness, expectProblem } from "./harness.ts";
@@ -119,6 +120,16 @@ describe("errors", () => {
     }
   });
 
+  test("pages of other origins are told nothing that would let them read a reply", async () => {
+    const { send } = createHarness();
+    const headers = { origin: "https://other.example", "access-control-request-method": "PUT" };
+    for (const method of ["OPTIONS", "GET", "PUT"]) {
+      const answer = await send(method, "/v1/kv?key=a", { headers, ...(method === "PUT" ? { body: "1" } : {}) });
+      expect([...answer.headers.keys()].filter((name) => name.startsWith("access-control-"))).toEqual([]);
+      expect(answer.headers.get("cross-origin-resource-policy")).toBe("same-origin");
+    }
+  });
+
   test("an unexpected exception is logged and told without its text", async () => {
     const { put, get, backend, errors } = createHarness();
     backend.failure = new Error("secret address 10.0.0.7");
@@ -130,11 +141,13 @@ describe("errors", () => {
     expectProblem(await get("/v1/revision"), { status: 500, code: "internal", retry: "same-request" });
   });
 
-  test("every code has a status and a title that a person can read", () => {
+  test("every code has a status and a title of its own that a person can read", () => {
     for (const code of Object.keys(ERROR_CODES) as ErrorCode[]) {
       expect(ERROR_CODES[code].status).toBeGreaterThanOrEqual(400);
-      expect(ERROR_CODES[code].title).toMatch(/^[A-Z]/);
+      expect(ERROR_TITLES[code]).toMatch(/^[A-Z].*[^.]$/);
     }
+    const titles = Object.values(ERROR_TITLES);
+    expect(new Set(titles).size).toBe(titles.length);
   });
 });
 

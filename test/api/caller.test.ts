@@ -2,7 +2,6 @@
 import { describe, expect, test } from "vitest";
 import { type ApiContext, type CallerWishes, checkClusterId, createCaller } from "../../src/api/caller.ts";
 import { deleteRecord, getRecord, putRecord } from "../../src/api/kv-operations.ts";
-import { compactHistory } from "../../src/api/sync-operations.ts";
 import { resolveTransaction, runTransaction } from "../../src/api/txn-operations.ts";
 import { ConcordError } from "../../src/base/errors.ts";
 import { MachineBackend } from "./machine-backend.ts";
@@ -24,7 +23,6 @@ describe("a caller", () => {
       consistency: "linearizable",
       minRevision: null,
       idempotency: null,
-      clusterId: null,
     });
   });
 
@@ -67,17 +65,20 @@ describe("a caller", () => {
     expect(noted).toEqual([1, 1, 1]);
   });
 
-  test("that names another cluster is refused where its revisions would be used", async () => {
-    const { context, caller, backend } = createSetting();
-    const foreign = caller({ clusterId: "c-2", minRevision: 0 });
+  test("that names another cluster is refused", () => {
+    const { context } = createSetting();
     const changed = expect.objectContaining({ body: expect.objectContaining({ code: "cluster_changed" }) });
-    await expect(getRecord(context, foreign, { key: "a" })).rejects.toThrow(changed);
-    await expect(compactHistory(context, foreign, { revision: 0 })).rejects.toThrow(changed);
     expect(() => checkClusterId(context, "c-2")).toThrow(changed);
-    expect(() => checkClusterId(context, "c-1")).not.toThrow();
-    expect(backend.logged).toEqual([]);
-    // Without a revision the name says nothing that could be wrong.
-    expect((await getRecord(context, caller({ clusterId: "c-2" }), { key: "a" })).record).toBeNull();
+    for (const named of ["c-1", undefined]) expect(() => checkClusterId(context, named)).not.toThrow();
+  });
+
+  test("that names a revision before its first try, and no key, has misunderstood", () => {
+    const { caller } = createSetting();
+    const refused = expect.objectContaining({ body: expect.objectContaining({ reason: "idempotency_since" }) });
+    for (const idempotencySince of [-1, 0.5, 0, 7]) expect(() => caller({ idempotencySince })).toThrow(refused);
+    for (const idempotencySince of [-1, Number.NaN, 2 ** 53]) {
+      expect(() => caller({ idempotencyKey: "k", idempotencySince })).toThrow(refused);
+    }
   });
 });
 

@@ -143,7 +143,7 @@ export class MachineBackend implements Backend {
       },
       requestProgress: (watchId) => {
         this.#pumpSoon();
-        requestProgress(hub, id, watchId);
+        return requestProgress(hub, id, watchId);
       },
       subscribeTopic: (topic) => {
         if (!topics.has(topic) && topics.size >= TOPICS_PER_CONNECTION_MAX) {

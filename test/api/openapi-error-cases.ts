@@ -125,10 +125,7 @@ const GENERAL: Partial<Record<ErrorCode, (row: RouteRow) => ErrorCase | null>> =
       : null,
   revision_in_future: (row) =>
     takes(row, "min_revision") ? { parameters: { min_revision: "99" }, ...readOf(row) } : null,
-  cluster_changed: (row) =>
-    takes(row, "min_revision", "concord-cluster")
-      ? { parameters: { min_revision: "1", "concord-cluster": "c-0" }, ...readOf(row) }
-      : null,
+  cluster_changed: () => ({ parameters: { "concord-cluster": "c-0" } }),
   precondition_failed: () => ({ parameters: { "If-Match": '"99"' } }),
   idempotency_conflict: (row) => ({ parameters: { "Idempotency-Key": "claim-agent_7" }, ...writeOf(row) }),
   idempotency_expired: (row) => ({
@@ -221,10 +218,6 @@ const SPECIFIC: Partial<Record<ErrorCode, Readonly<Record<string, ErrorCase>>>> 
     changes: { parameters: { after: "0" }, arrange: compact },
     history: { parameters: { from: "1" }, arrange: compact },
     watch: { parameters: { from_revision: "1" }, arrange: compact },
-  },
-  cluster_changed: {
-    compact: { parameters: { "concord-cluster": "c-0" } },
-    watch: { parameters: { cluster_id: "c-0" } },
   },
   revision_in_future: { compact: { body: { revision: 99 } } },
   node_halted: {

@@ -1,4 +1,5 @@
 /** The examples of the OpenAPI document as requests, and the cluster that they are true of. */
+import { OF_NODES } from "../../src/api/openapi-parameters.ts";
 import type { Example, RouteRow } from "../../src/api/openapi-route.ts";
 import type { Setting } from "./fake-nodes.ts";
 
@@ -16,7 +17,7 @@ export function requestOf(row: RouteRow, example: Example): ExampleRequest {
   const search = new URLSearchParams();
   let path = row.path;
   for (const [name, value] of Object.entries(example.parameters ?? {})) {
-    const parameter = row.parameters?.find((candidate) => candidate.name === name);
+    const parameter = [...(row.parameters ?? []), ...OF_NODES].find((candidate) => candidate.name === name);
     if (parameter === undefined) throw new Error(`${row.id} ${example.name}: there is no parameter ${name}`);
     if (parameter.in === "query") search.set(name, value);
     else if (parameter.in === "header") headers[name] = value;

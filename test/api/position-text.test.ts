@@ -11,7 +11,7 @@ describe("a position and its text", () => {
     [String(LARGEST), endOf(LARGEST)],
     ["12.0", { revision: 12, opIndex: 0 }],
     ["12.3", { revision: 12, opIndex: 3 }],
-    ["0.99998", { revision: 0, opIndex: 99_998 }],
+    ["1.99998", { revision: 1, opIndex: 99_998 }],
   ])("%s goes both ways", (text, position) => {
     expect(positionText(position)).toBe(text);
     expect(parsePosition(text)).toEqual(position);

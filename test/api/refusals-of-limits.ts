@@ -193,6 +193,11 @@ export const LIMITS: readonly Refusal[] = [
     ask: (harness) => harness.get("/v1/leases/abc"),
     expected: refused(400, "invalid_lease", "invalid_lease_id"),
   },
+  ...["01", "+1", "-1", "1.0", "9007199254740992"].map((id) => ({
+    claim: `a lease id written as ${id}`,
+    ask: (harness: Harness) => harness.get(`/v1/leases/${id}`),
+    expected: refused(400, "invalid_lease", "invalid_lease_id"),
+  })),
 ];
 
 export const PARAMETERS: readonly Refusal[] = [
@@ -231,6 +236,21 @@ export const PARAMETERS: readonly Refusal[] = [
     claim: "a limit that is a word",
     ask: (harness) => harness.get("/v1/kv?prefix=a&limit=ten"),
     expected: refused(400, "invalid_selector", "invalid_limit"),
+  },
+  {
+    claim: "a limit with a leading zero",
+    ask: (harness) => harness.get("/v1/kv?prefix=a&limit=010"),
+    expected: refused(400, "invalid_selector", "invalid_limit"),
+  },
+  {
+    claim: "a revision of minus zero",
+    ask: (harness) => harness.get("/v1/kv?key=a&revision=-0"),
+    expected: refused(400, "invalid_kv", "invalid_revision"),
+  },
+  {
+    claim: "an entity tag with a leading zero",
+    ask: (harness) => harness.put("/v1/kv?key=a", 1, { "if-match": '"00"' }),
+    expected: refused(400, "invalid_kv", "if_match"),
   },
   {
     claim: "a flag that is neither true nor false",
@@ -292,11 +312,16 @@ export const PARAMETERS: readonly Refusal[] = [
     ask: (harness) => harness.put("/v1/kv?key=a", 1, { "idempotency-key": "é" }),
     expected: refused(400, "invalid_request", "idempotency_key"),
   },
-  {
-    claim: "an idempotency-since that is no revision",
-    ask: (harness) => harness.put("/v1/kv?key=a", 1, { "idempotency-key": "k", "idempotency-since": "-1" }),
+  ...["-1", "01", "x", ""].map((since) => ({
+    claim: `an idempotency-since of ${JSON.stringify(since)}, which is no revision`,
+    ask: (harness: Harness) => harness.put("/v1/kv?key=a", 1, { "idempotency-key": "k", "idempotency-since": since }),
     expected: refused(400, "invalid_request", "idempotency_since"),
-  },
+  })),
+  ...["-1", "0"].map((since) => ({
+    claim: `an idempotency-since of ${since} without a key`,
+    ask: (harness: Harness) => harness.put("/v1/kv?key=a", 1, { "idempotency-since": since }),
+    expected: refused(400, "invalid_request", "idempotency_since"),
+  })),
 ];
 
 export const SYSTEM: readonly Refusal[] = [

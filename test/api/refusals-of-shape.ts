@@ -86,6 +86,13 @@ export const FIELDS: readonly Refusal[] = [
     detail: /^The body does not have the field "sucess"\.$/,
   },
   {
+    claim: "a hundred thousand unknown fields of a txn",
+    ask: (harness) =>
+      harness.post("/v1/txn", Object.fromEntries(Array.from({ length: 100_000 }, (_, at) => [`x${at}`, 0]))),
+    expected: refused(400, "invalid_txn", "unknown_field"),
+    detail: /^The body does not have the field "x0", "x1", "x2" and 99997 more\.$/,
+  },
+  {
     claim: "an unknown field of an operation",
     ask: txn([{ ...PUT, expires: 5 }]),
     expected: refused(400, "invalid_txn", "unknown_field"),

@@ -31,12 +31,14 @@ export const CHANGES: readonly Refusal[] = [
     ask: get("/v1/changes?start=b&end=a"),
     expected: refused(400, "invalid_selector"),
   },
-  ...["", "x", "-1", "01", "1.", "1.00", "1.99999", "1.2.3", " 1", "1e3", "9007199254740993"].map((after) => ({
-    claim: `changes behind ${JSON.stringify(after)}, which is no position`,
-    ask: get(`/v1/changes?prefix=&after=${after.replaceAll(" ", "%20")}`),
-    expected: refused(400, "invalid_request", "invalid_position"),
-    detail: /^after must be a position/,
-  })),
+  ...["", "x", "-1", "01", "0.0", "0.1", "1.", "1.00", "1.99999", "1.2.3", " 1", "1e3", "9007199254740993"].map(
+    (after) => ({
+      claim: `changes behind ${JSON.stringify(after)}, which is no position`,
+      ask: get(`/v1/changes?prefix=&after=${after.replaceAll(" ", "%20")}`),
+      expected: refused(400, "invalid_request", "invalid_position"),
+      detail: /^after must be a position/,
+    }),
+  ),
   {
     claim: "changes behind a revision of the future",
     ask: get("/v1/changes?prefix=&after=1"),
@@ -68,6 +70,41 @@ export const CHANGES: readonly Refusal[] = [
     expected: refused(403, "forbidden", "system_prefix"),
   })),
 ];
+
+const OTHER_CLUSTER = { "concord-cluster": "c-2" };
+
+/** One of each kind of route, and each kind of write. */
+export const OTHER_CLUSTERS: readonly Refusal[] = [
+  ...[
+    "/v1/kv?key=a",
+    "/v1/kv?prefix=a",
+    "/v1/history?key=a&from=1",
+    "/v1/revision",
+    "/v1/txn/results?key=k",
+    "/v1/watch?prefix=a&from_revision=1",
+    "/v1/watch?prefix=a",
+    "/v1/leases",
+    "/v1/leases/1",
+    "/v1/cluster",
+    "/v1/topics/t",
+  ].map((target) => ({ method: "GET", target, body: undefined })),
+  { method: "PUT", target: "/v1/kv?key=a", body: "1" },
+  { method: "DELETE", target: "/v1/kv/a", body: undefined },
+  { method: "POST", target: "/v1/txn", body: "{}" },
+  { method: "POST", target: "/v1/kv/batch", body: '{"op":"delete_many","keys":["a"]}' },
+  { method: "POST", target: "/v1/leases", body: '{"ttl_s":5}' },
+  { method: "POST", target: "/v1/leases/1/keepalive", body: undefined },
+  { method: "DELETE", target: "/v1/leases/1", body: undefined },
+  { method: "POST", target: "/v1/topics/t", body: "1" },
+].map(({ method, target, body }) => ({
+  claim: `${method} ${target} for another cluster`,
+  ask: (harness: Harness) =>
+    harness.send(method, target, {
+      headers: { ...OTHER_CLUSTER, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body }),
+    }),
+  expected: refused(410, "cluster_changed"),
+}));
 
 export const COMPACTION: readonly Refusal[] = [
   ...[-1, 1.5, 2 ** 53].map((revision) => ({

@@ -7,7 +7,7 @@ import { createHarness, expectProblem, nested } from "./harness.ts";
 import { COMPARE, JSON_TYPE, PUT, repeat, text } from "./refusal.ts";
 import { LIMITS, PARAMETERS, SYSTEM } from "./refusals-of-limits.ts";
 import { BODIES, FIELDS } from "./refusals-of-shape.ts";
-import { CHANGES, COMPACTION, LEASES } from "./refusals-of-sync.ts";
+import { CHANGES, COMPACTION, LEASES, OTHER_CLUSTERS } from "./refusals-of-sync.ts";
 
 describe.each([
   ["the body", BODIES],
@@ -16,6 +16,7 @@ describe.each([
   ["the parameters", PARAMETERS],
   ["the system prefix", SYSTEM],
   ["changes", CHANGES],
+  ["another cluster", OTHER_CLUSTERS],
   ["a compaction", COMPACTION],
   ["leases", LEASES],
 ])("refused for %s", (_group, refusals) => {
@@ -43,6 +44,13 @@ describe("just within the limits", () => {
       (await text("/v1/kv/batch", `{"op":"put_many","items":[{"key":"c","value":${body}}]}`)(harness)).status,
     ).toBe(200);
     expect((await harness.get("/v1/kv?key=b&raw=true")).text).toBe(body);
+  });
+
+  test("what names this cluster is answered", async () => {
+    const harness = createHarness();
+    const headers = { "concord-cluster": "c-1" };
+    expect((await harness.put("/v1/kv?key=a", 1, headers)).status).toBe(200);
+    expect((await harness.get("/v1/kv?key=a", headers)).status).toBe(200);
   });
 
   test("brackets inside strings are no nesting", async () => {

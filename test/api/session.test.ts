@@ -1,5 +1,5 @@
 /** The session without a socket: JSON-RPC as text, over the real state machine. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { Session } from "../../src/api/session.ts";
 import { METHODS } from "../../src/api/session-methods.ts";
 import { TopicWindow } from "../../src/api/topic-window.ts";
@@ -86,6 +86,23 @@ describe("the envelope", () => {
     expect(rig.backend.logged).toEqual([]);
   });
 
+  test("a message nested a million deep is refused at once, under its id, whole or cut off", async () => {
+    const rig = new Rig();
+    const message = (value: string) =>
+      `{"params":{"id":9,"value":${value}},"jsonrpc":"2.0","method":"x\\"{","id":"a\\"]"}`;
+    const parse = vi.spyOn(JSON, "parse");
+    for (const [value, id] of [
+      [nested(1_000_000), 'a"]'],
+      ["[".repeat(2_000_000), null],
+    ] as const) {
+      const [answer] = await rig.say(message(value));
+      expect(answer).toMatchObject({ id, error: { code: -32602, data: { reason: "depth_exceeded" } } });
+    }
+    // Parsing one of them would take a second.
+    expect(Math.max(...parse.mock.calls.map(([text]) => text.length))).toBeLessThan(1000);
+    parse.mockRestore();
+  });
+
   test("ids come back as they were, strings and numbers", async () => {
     const rig = new Rig();
     rig.session.greet();
@@ -127,11 +144,25 @@ describe("params", () => {
     expect((await rig.call("kv.get", { key: "a", min_revision: 0, cluster_id: "other" })).error.data).toMatchObject({
       code: "cluster_changed",
     });
+    for (const since of [-1, 0]) {
+      expect((await rig.call("kv.put", { key: "a", value: 1, idempotency_since: since })).error.data).toMatchObject({
+        reason: "idempotency_since",
+      });
+    }
     rig.backend.failure = new ConcordError({ code: "no_leader", detail: "None." });
     expect((await rig.call("kv.put", { key: "a", value: 1 })).error).toMatchObject({
       code: -32000,
       data: { code: "no_leader", retry: "yes" },
     });
+  });
+
+  test("every method obeys the cluster that the request names", async () => {
+    const rig = new Rig();
+    for (const method of METHODS.keys()) {
+      const answer = await rig.call(method, { cluster_id: "other" });
+      expect(answer.error.data.code, method).toBe("cluster_changed");
+    }
+    expect((await rig.call("kv.put", { key: "a", value: 1, cluster_id: "c-1" })).result).toEqual({ revision: 1 });
   });
 
   test("what is no ConcordError is logged and told as internal", async () => {
@@ -196,6 +227,26 @@ describe("order", () => {
     await rig.call("kv.put", { key: "a", value: 2 });
     expect(rig.sent.slice(after).map((one) => one.method)).toEqual([undefined]);
     expect((await rig.call("watch.cancel", { watch_id: 0 })).result).toEqual({ cancelled: false, revision: 2 });
+  });
+
+  test("progress of a watch that is not there is refused: nothing would follow", async () => {
+    const rig = new Rig();
+    const refused = { code: -32000, data: { code: "not_found", reason: "watch" } };
+    expect((await rig.call("watch.progress", { watch_id: 3 })).error).toMatchObject(refused);
+    await rig.call("watch.create", { watch_id: 3, prefix: "a" });
+    expect((await rig.call("watch.progress", { watch_id: 3 })).result).toEqual({ revision: 0 });
+    await rig.call("watch.cancel", { watch_id: 3 });
+    expect((await rig.call("watch.progress", { watch_id: 3 })).error).toMatchObject(refused);
+  });
+
+  test("a topic's payload is nested as deep as a value may be", async () => {
+    const rig = new Rig();
+    const publish = (levels: number) =>
+      rig.say(`{"jsonrpc":"2.0","id":1,"method":"topic.publish","params":{"topic":"t","payload":${nested(levels)}}}`);
+    expect((await publish(101))[0]).toMatchObject({ error: { code: -32602, data: { reason: "depth_exceeded" } } });
+    expect(rig.backend.published).toEqual([]);
+    expect((await publish(100))[0]).toMatchObject({ result: { revision: 0 } });
+    expect(rig.backend.published).toEqual([{ topic: "t", payload: nested(100) }]);
   });
 
   test("acknowledging by notification is answered by nothing, and frees credit", async () => {

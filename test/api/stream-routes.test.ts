@@ -228,6 +228,7 @@ describe("what is no stream", () => {
     ["/v1/topics/", {}, 400, "invalid_request", "topic_size"],
     [`/v1/topics/${"t".repeat(257)}`, {}, 400, "invalid_request", "topic_size"],
     ["/v1/topics/a%00b", {}, 400, "invalid_request", "invalid_topic"],
+    ["/v1/watch?key=a&cluster_id=c-1", { "concord-cluster": "c-2" }, 410, "cluster_changed"],
     ["/v1/topics/t?x=1", {}, 400, "invalid_request", "unknown_parameter"],
   ])("GET %s with %j", async (target, headers, status, code, reason) => {
     const harness = createHarness();

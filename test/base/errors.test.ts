@@ -6,12 +6,11 @@ import { ConcordError, ERROR_CODES, type ErrorBody, type ErrorCode } from "../..
 const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 
 describe("error codes", () => {
-  test.each(CODES)("%s has a status, a retry rule and a title", (code) => {
-    const { status, retry, title } = ERROR_CODES[code];
+  test.each(CODES)("%s has a status and a retry rule", (code) => {
+    const { status, retry } = ERROR_CODES[code];
     expect(status).toBeGreaterThanOrEqual(400);
     expect(status).toBeLessThan(600);
     expect(["no", "yes", "same-request"]).toContain(retry);
-    expect(title).toMatch(/^[A-Z].*[^.]$/);
     expect(code).toMatch(/^[a-z]+(_[a-z]+)*$/);
   });
 
@@ -26,10 +25,6 @@ describe("error codes", () => {
   test("an unknown outcome may be repeated only as the same request", () => {
     const unknown = CODES.filter((code) => ERROR_CODES[code].retry === "same-request");
     expect(unknown.sort()).toEqual(["internal", "timeout"]);
-  });
-
-  test("titles are different", () => {
-    expect(new Set(CODES.map((code) => ERROR_CODES[code].title)).size).toBe(CODES.length);
   });
 });
 

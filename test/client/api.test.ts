@@ -113,6 +113,32 @@ describe.each(TRANSPORTS)("over %s", (transport) => {
     expect(rest.items.map(({ value }) => value)).toEqual([4, 5]);
   });
 
+  test("what was stored of another cluster, or lies in the future, is told and not waited for", async () => {
+    const { concord } = createSetting(transport);
+    await concord.kv.putMany([
+      { key: "a", value: 1 },
+      { key: "b", value: 2 },
+    ]);
+    const { next, cluster_id } = await concord.sync.changes({ prefix: "" }, { limit: 1 });
+    expect([next, cluster_id]).toEqual(["1.0", "c-1"]);
+    for (const stored of [{ after: next, cluster_id: "c-1" }, { after: next }]) {
+      expect((await concord.sync.changes({ prefix: "" }, stored)).events).toHaveLength(1);
+      expect((await concord.sync.watch({ prefix: "" }, stored).next()).value?.key).toBe("b");
+    }
+    const foreign = { after: next, cluster_id: "c-0" };
+    const future = { after: "2" };
+    for (const [options, code] of [
+      [foreign, "cluster_changed"],
+      [future, "revision_in_future"],
+    ] as const) {
+      await expect(concord.sync.changes({ prefix: "" }, options)).rejects.toMatchObject({ code });
+      await expect(concord.sync.watch({ prefix: "" }, options).next()).rejects.toMatchObject({ code });
+      await expect(concord.sync.watchGrouped({ prefix: "" }, options).open()).rejects.toMatchObject({ code });
+    }
+    const serializable = { ...foreign, consistency: "serializable" } as const;
+    await expect(concord.sync.changes({ prefix: "" }, serializable)).rejects.toMatchObject({ code: "cluster_changed" });
+  });
+
   test("a watch replays, goes live, and knows values before", async () => {
     const { concord } = createSetting(transport);
     await concord.kv.put("a", 1);

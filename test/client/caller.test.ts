@@ -243,9 +243,9 @@ describe("the request", () => {
   });
 
   test("options that cannot work are refused when connecting", () => {
-    expect(() => Concord.connect({})).toThrow(TypeError);
-    expect(() => Concord.connect({ url: "ws://x.example" })).toThrow(TypeError);
-    expect(() => Concord.connect({ url: "nonsense" })).toThrow(TypeError);
+    expect(() => Concord.connect({})).toThrow(ConcordError);
+    expect(() => Concord.connect({ url: "ws://x.example" })).toThrow(ConcordError);
+    expect(() => Concord.connect({ url: "nonsense" })).toThrow(ConcordError);
   });
 
   test("a 404 that no node wrote is not taken for an absent record", async () => {

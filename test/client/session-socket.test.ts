@@ -3,7 +3,7 @@
  * Method: the model's sockets, with answers by hand, and a clock that moves by hand.
  */
 import { describe, expect, test } from "vitest";
-import { Concord } from "../../src/client/index.ts";
+import { Concord, ConcordError } from "../../src/client/index.ts";
 import type { Answer } from "./model-cluster.ts";
 import { collect, createSetting, errorOf, fetchNothing, script, settle, within } from "./streaming.ts";
 
@@ -37,7 +37,7 @@ describe("the socket", () => {
     const { WebSocket } = globalThis;
     Reflect.deleteProperty(globalThis, "WebSocket");
     try {
-      expect(() => Concord.connect({ url: "http://x.example", transport: "session" })).toThrow(TypeError);
+      expect(() => Concord.connect({ url: "http://x.example", transport: "session" })).toThrow(ConcordError);
       expect(() => Concord.connect({ url: "http://x.example" })).not.toThrow();
     } finally {
       globalThis.WebSocket = WebSocket;

@@ -250,6 +250,69 @@ describe.each(TRANSPORTS)("a watch over %s", (transport) => {
     expect(keysOf(taken.items)).toEqual(["b'", "c", "c'"]);
   });
 
+  describe("from where nothing is yet", () => {
+    test("a position of the future is of another history: it ends at once", async () => {
+      const { cluster, concord } = createSetting(transport);
+      cluster.commit(["a", 1]);
+      const statuses: WatchStatus[] = [];
+      const watch = collect(concord.sync.watch(ALL, { after: "7.2", onStatus: (status) => statuses.push(status) }));
+      await settle();
+      expect(watch.outcome).toMatchObject({ code: "revision_in_future", reason: "after", retry: "no" });
+      expect([statuses, cluster.watches.size]).toEqual([[], 0]);
+    });
+
+    test("a position that the node alone has not come to is waited for", async () => {
+      const { cluster, concord } = createSetting(transport);
+      for (const key of ["a", "b", "c"]) cluster.commit([key, 1]);
+      cluster.lags = [2, 0, 0];
+      const watch = collect(concord.sync.watch(ALL, { after: "2" }));
+      await settle();
+      expect([watch.outcome, watch.items]).toEqual(["open", []]);
+      cluster.lags = [0, 0, 0];
+      cluster.pump();
+      await settle();
+      expect(keysOf(watch.items)).toEqual(["c"]);
+    });
+
+    test("a revision of the future is waited for, and told so once", async () => {
+      const { cluster, clock, concord } = createSetting(transport);
+      cluster.commit(["a", 1]);
+      const statuses: WatchStatus[] = [];
+      const onStatus = (status: WatchStatus) => void statuses.push(status);
+      const next = collect(concord.sync.watch(ALL, { from_revision: 2, onStatus }));
+      const later = collect(concord.sync.watch(ALL, { from_revision: 3, onStatus }));
+      await settle();
+      cluster.breakAll();
+      await clock.advance(1_000);
+      for (const key of ["b", "c"]) cluster.commit([key, 1]);
+      await settle();
+      expect([keysOf(next.items), keysOf(later.items)]).toEqual([["b", "c"], ["c"]]);
+      expect(statuses.filter(({ kind }) => kind === "waiting")).toEqual([{ kind: "waiting", revision: 3 }]);
+    });
+  });
+
+  test("with the cluster that its position is of, ends where that is another one", async () => {
+    const { cluster, clock, concord } = createSetting(transport);
+    for (const key of ["a", "b"]) cluster.commit([key, 1]);
+    const watch = concord.sync.watch(ALL, { from_revision: 1 });
+    expect(watch.clusterId).toBeNull();
+    await watch.next();
+    const { position: after, clusterId: cluster_id } = watch;
+    if (after === null || cluster_id === null) throw new Error("nothing is known");
+    const stored = { after, cluster_id };
+    const same = connectTo(cluster, clock, transport);
+    expect((await same.sync.watch(ALL, stored).next()).value?.key).toBe("b");
+    cluster.restore("c-2", 9);
+    const other = connectTo(cluster, clock, transport);
+    await other.currentRevision();
+    for (const options of [stored, { from_revision: 2, cluster_id }, { cluster_id }]) {
+      const taken = collect(other.sync.watch(ALL, options));
+      await settle();
+      expect(taken.outcome).toMatchObject({ code: "cluster_changed" });
+    }
+    expect(cluster.watches.size).toBe(0);
+  });
+
   describe("beside others", () => {
     test("is the only one that an exception in its loop ends (S48)", async () => {
       const { cluster, concord } = createSetting(transport);

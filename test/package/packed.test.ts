@@ -28,12 +28,27 @@ afterAll(() => project.remove());
 test("the tarball holds what the entries need and nothing else", () => {
   const { files, packageFolder } = project;
   const others = files.filter((path) => !path.startsWith("dist/"));
-  expect(others).toEqual(["LICENSE", "README.md", "package.json"]);
+  const documents = ["docs/api.md", "docs/architecture.md", "docs/operations.md"];
+  expect(others).toEqual(["LICENSE", "README.md", ...documents, "package.json"]);
   expect(files.filter((path) => !/\.(js|d\.ts)$/.test(path))).toEqual(others);
   for (const target of Object.values(readManifest(packageFolder).exports)) {
     const paths = typeof target === "string" ? [target] : Object.values(target);
     for (const path of paths) expect(existsSync(join(packageFolder, path)), path).toBe(true);
   }
+});
+
+test("declarations cite nothing that the package does not hold", () => {
+  const { files, packageFolder } = project;
+  const declarations = files.filter((path) => path.endsWith(".d.ts"));
+  expect(declarations.length).toBeGreaterThan(10);
+  const cited = declarations.flatMap((path) => {
+    const text = readFileSync(join(packageFolder, path), "utf8");
+    // The types of the Workers runtime are Cloudflare's.
+    const own = path.endsWith("worker-configuration.d.ts") ? "" : text;
+    const documents = [...own.matchAll(/docs\/[\w/.-]+\.md/g)].filter(([name]) => !files.includes(name));
+    return [...own.matchAll(/\bdesign \d|\bS\d\d\b/g), ...documents].map(([text]) => `${path}: ${text}`);
+  });
+  expect(cited).toEqual([]);
 });
 
 test("each entry names its types first and one ES module", () => {

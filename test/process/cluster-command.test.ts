@@ -112,7 +112,7 @@ test("start, every verb, a crash of all that keeps it together, start again, and
 
   expect(await verb("kill", "6")).toMatchObject({ code: 2, output: expect.stringContaining("there is no node 6") });
   const second = await verb("start");
-  expect([second.code, second.output]).toEqual([1, expect.stringContaining("Another program is running on this")]);
+  expect([second.code, second.output]).toEqual([1, expect.stringContaining("Another cluster is running on this")]);
 
   // The secret is in files of their owner alone, and was written nowhere else.
   const secret = /"CLUSTER_SECRET", text = "(\w+)"/.exec(readFileSync(join(data, "node-1", "workerd.capnp"), "utf8"));

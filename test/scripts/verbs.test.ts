@@ -1,6 +1,7 @@
 /** Goal: a command line for five nodes means what it says, or is refused with what would be right. Method: command lines. */
 import { expect, test } from "vitest";
-import { crossings, requestOf, UsageError, VerbError } from "../../scripts/local-cluster/verbs.ts";
+import { UsageError } from "../../scripts/local-cluster/command-line.ts";
+import { crossings, requestOf, VerbError } from "../../scripts/local-cluster/verbs.ts";
 
 const read = (line: string, isOneWay = false) => {
   const [verb, ...rest] = line.split(" ");

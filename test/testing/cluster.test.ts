@@ -260,3 +260,23 @@ test("a closed cluster ends its streams and takes no calls", async () => {
   await expect(cluster.advance(1)).rejects.toThrow("closed");
   await cluster.close();
 });
+
+test("a closed cluster closes its clients: what they wait for ends, and later calls are refused", async () => {
+  const cluster = await start({ messageDelayMs: 5 });
+  const concord = cluster.client();
+  const pending = [concord.kv.put("/a", 1), concord.kv.get("/a"), concord.lock("/lock")].map((call) =>
+    call.then(String, (error: ConcordError) => `${error.code} ${error.reason}`),
+  );
+  const watch = concord.sync.watch({ prefix: "/" }).next();
+  await cluster.close();
+  for (const outcome of await Promise.all(pending)) expect(outcome).toMatch(/aborted|closed/);
+  expect((await watch).done).toBe(true);
+  await expect(concord.kv.get("/a")).rejects.toMatchObject({ code: "invalid_request", reason: "closed" });
+  await expect(concord.kv.list({ prefix: "" }).next()).rejects.toMatchObject({ reason: "closed" });
+  await expect(concord.lease.keep({ ttl_s: 5 }).ready).rejects.toBeInstanceOf(ConcordError);
+  expect(() => cluster.client()).toThrow("closed");
+  for (const call of [cluster.kill(1), cluster.restart(1), cluster.heal(), cluster.finish(Promise.resolve())]) {
+    await expect(call).rejects.toThrow("closed");
+  }
+  expect(cluster.status(1)).toBeNull();
+});
