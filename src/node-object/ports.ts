@@ -61,11 +61,20 @@ export interface LoadedState {
   readonly halted: string | null;
 }
 
+/** A snapshot takes the place of the state, and of the log up to its index or of the whole log. */
+export interface Install {
+  readonly snapshot: SnapshotPosition;
+  /** True: the entries behind the snapshot's index stay. */
+  readonly keepsSuffix: boolean;
+}
+
 /** Writes of one turn; the statements run in the order of the fields. */
 export interface WriteBatch {
   readonly identity?: Identity;
   readonly hardState?: HardState;
   readonly truncateFrom?: number;
+  /** The staged snapshot, which is complete, becomes the state. Other rows do not go with it. */
+  readonly install?: Install;
   readonly append?: readonly Entry[];
   /** Removes every entry with an index <= this one's; it becomes the base of the log. */
   readonly dropThrough?: SnapshotPosition;
@@ -74,6 +83,74 @@ export interface WriteBatch {
   /** State rows; a null value deletes. */
   readonly state?: readonly (readonly [key: string, value: string | null])[];
   readonly halted?: string;
+}
+
+/** A row of the state as it is stored: its value behind its seal (state-seals.ts). */
+export type SealedRow = readonly [key: string, sealed: string];
+
+/** What a snapshot must turn out to be: `hash` is the set hash of its rows. */
+export interface SnapshotManifest {
+  readonly position: SnapshotPosition;
+  readonly rowsCount: number;
+  readonly hash: number;
+}
+
+export interface SnapshotChunk {
+  /** Of the snapshot's position. */
+  readonly index: number;
+  readonly term: number;
+  /** The rows follow this key; null: they are the first. */
+  readonly after: string | null;
+  /** In the order of their keys. May be empty although more follow: then ask again. */
+  readonly rows: readonly SealedRow[];
+  readonly last: boolean;
+}
+
+/** The durable state as it was at one moment, for others to fetch while writes go on. In memory: it ends with the instance. */
+export interface SnapshotSource {
+  /**
+   * Pins the durable state, which the caller has flushed: it is that of `position`. Ends an earlier one. Null: the sums of
+   * the state are not known yet (see `cleanUp`).
+   */
+  begin(position: SnapshotPosition): SnapshotManifest | null;
+  /** The rows behind `after`, about `bytesMax` of them and at least one if there is one. Null: nothing is pinned. */
+  read(after: string | null, bytesMax: number): SnapshotChunk | null;
+  end(): void;
+}
+
+/** How far a snapshot from elsewhere has come. Durable with each turn. */
+export interface StagingState {
+  readonly manifest: SnapshotManifest;
+  /** What follows this key comes next; null: the first rows. */
+  readonly afterKey: string | null;
+  readonly rowsCount: number;
+  /** `damaged`: all rows have come, but they are not those of the manifest. */
+  readonly status: "receiving" | "complete" | "damaged";
+}
+
+/** A snapshot on its way in, beside the state that it will replace (`WriteBatch.install`). */
+export interface SnapshotStaging {
+  /** Discards an earlier one. False: the place is still being emptied, begin again after `cleanUp`. */
+  begin(manifest: SnapshotManifest): boolean;
+  /** `stale`: not what comes next. `damaged`: a seal or the order of keys is wrong. Neither changes anything. */
+  add(chunk: SnapshotChunk): "taken" | "stale" | "damaged";
+  state(): StagingState | null;
+  discard(): void;
+}
+
+/** Reads the whole state again and again in steps, and verifies it. In memory: a new instance begins from the start. */
+export interface StateScrub {
+  /**
+   * Verifies the next rows, `rowsMax` at most, and tells what has been passed so far, as it is now. At the end of a pass
+   * (`afterKey` null) the sums must be those that were kept all along. @throws CorruptionError
+   */
+  step(rowsMax: number): ScrubStep;
+}
+
+export interface ScrubStep {
+  readonly afterKey: string | null;
+  readonly rowsCount: number;
+  readonly hash: number;
 }
 
 export interface NodeStorage {
@@ -86,6 +163,16 @@ export interface NodeStorage {
   /** The durable state rows, including those written earlier in this turn. */
   get(key: string): string | undefined;
   scan(range: ScanRange): Row[];
+  readonly snapshot: SnapshotSource;
+  readonly staging: SnapshotStaging;
+  readonly scrub: StateScrub;
+  /**
+   * The set hash: the sum of the seals of all state rows, modulo 2^53. Null: not known yet, in a database of an earlier
+   * format.
+   */
+  readonly stateHash: number | null;
+  /** One bounded step of what may be done at leisure: empties what was replaced or given up. True: there is more to do. */
+  cleanUp(): boolean;
   /** Size of the database in bytes. */
   readonly bytes: number;
   /** Calls `done` in a later turn, when every write so far is durable. Never if the node dies before. */

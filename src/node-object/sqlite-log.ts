@@ -12,8 +12,8 @@ import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
 import type { Entry } from "../raft/types.ts";
 import { decodeEntries, encodeEntries, isCounter, isRun, parseJson } from "./codec.ts";
 import type { SnapshotPosition } from "./ports.ts";
-import { positionFrom } from "./snapshot-text.ts";
 import { corrupt, type Exec, logChecksum, numberColumn, putMeta, SQL, type SqlRow, textColumn } from "./sqlite-rows.ts";
+import { positionFrom } from "./staged-snapshot.ts";
 
 /** Rows looked at per step of a log read; the bodies that are then fetched are bounded by bytes. */
 const LOG_ROWS_PER_STEP = 256;
@@ -105,7 +105,9 @@ export function truncateLog(log: SqliteLog, from: number): void {
 
 /** True if the entries are appended by a single statement. */
 export function isOneRow(entries: readonly Entry[]): boolean {
-  return logRows(entries).length <= 1 && entries.every(({ kind }) => kind !== LISTED_KIND);
+  let bytes = 0;
+  for (const entry of entries) bytes += entry.payloadBytes + ENTRY_HEAD_BYTES;
+  return bytes <= LOG_ROW_BYTES_MAX && entries.every(({ kind }) => kind !== LISTED_KIND);
 }
 
 export function appendLog(log: SqliteLog, entries: readonly Entry[]): void {

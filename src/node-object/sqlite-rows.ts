@@ -14,7 +14,7 @@ export const FORMAT_VERSION = 2;
 export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
 
 /** Of all formats so far: an upgrade rewrites no row. */
-const CHECKSUM_SEED = 1;
+export const CHECKSUM_SEED = 1;
 
 /** What the storage needs of `ctx.storage`. */
 export interface Disk {
@@ -38,16 +38,10 @@ export const SQL = {
   createLog: `CREATE TABLE IF NOT EXISTS log (
     first_index INTEGER PRIMARY KEY, last_index INTEGER NOT NULL, last_term INTEGER NOT NULL,
     bytes INTEGER NOT NULL, checksum INTEGER NOT NULL, body TEXT NOT NULL)`,
-  /**
-   * The value is sealed (see {@link sealed}): the checksum travels inside it, one column, one copy. With a rowid, so that
-   * the index over keys holds keys alone: without one, a value of 1 MiB that stands on the way is read by every seek.
-   */
-  createState: "CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
 
   metaAll: "SELECT key, value, checksum FROM meta",
   metaPut: "INSERT OR REPLACE INTO meta (key, value, checksum) VALUES (?, ?, ?)",
-  anyRow:
-    "SELECT (SELECT count(*) FROM (SELECT 1 FROM log LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM state LIMIT 1)) AS rows",
+  metaDelete: "DELETE FROM meta WHERE key = ?",
 
   logFirst: "SELECT first_index FROM log ORDER BY first_index LIMIT 1",
   logLast: "SELECT first_index, last_index, last_term, checksum, body FROM log ORDER BY first_index DESC LIMIT 1",
@@ -66,14 +60,17 @@ export const SQL = {
   logTruncate: "DELETE FROM log WHERE first_index >= ?",
   logDrop: "DELETE FROM log WHERE first_index <= ?",
 
-  stateGet: "SELECT value FROM state WHERE key = ?",
-  stateScan: "SELECT key, value FROM state WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
-  stateScanReverse: "SELECT key, value FROM state WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?",
-  statePut: "INSERT OR REPLACE INTO state (key, value) VALUES (?, ?)",
-  /** One JSON object of key to sealed value. */
-  statePutMany: "INSERT OR REPLACE INTO state (key, value) SELECT key, value FROM json_each(?)",
-  /** One JSON array of keys. */
-  stateDeleteMany: "DELETE FROM state WHERE key IN (SELECT value FROM json_each(?))",
+  /** What rows held when a snapshot was pinned, of those that have changed since; null: they did not exist. */
+  createImages: `CREATE TABLE IF NOT EXISTS before_images (
+    pin INTEGER NOT NULL, key TEXT NOT NULL, value TEXT, PRIMARY KEY (pin, key))`,
+  imagesLastPin: "SELECT max(pin) AS pin FROM before_images",
+  imagesReach: "SELECT key FROM before_images WHERE pin = ? AND key > ? AND key <= ? ORDER BY key LIMIT 1 OFFSET ?",
+  imagesAny: "SELECT 1 FROM before_images WHERE pin < ? LIMIT 1",
+  /** Of ?2 rows as many as ?3 bytes need. */
+  imagesClear: `DELETE FROM before_images WHERE rowid IN (SELECT id FROM (
+    SELECT id, bytes, sum(bytes) OVER (ORDER BY pin, key ROWS UNBOUNDED PRECEDING) AS total FROM (
+      SELECT rowid AS id, pin, key, ifnull(octet_length(value), 0) AS bytes FROM before_images
+      WHERE pin < ?1 ORDER BY pin, key LIMIT ?2)) WHERE total - bytes <= ?3)`,
 } as const;
 
 /** What a column may hold. BLOBs are not used. */
@@ -91,20 +88,6 @@ export function logChecksum(firstIndex: number, lastIndex: number, lastTerm: num
   return hashText(body, hashText(`log ${firstIndex} ${lastIndex} ${lastTerm}`, CHECKSUM_SEED));
 }
 
-/** 53 bits in base 36, padded: the checksum is a prefix of fixed width, so opening a value is one slice. */
-const SEAL_UNITS = 11;
-
-export function sealed(key: string, value: string): string {
-  return hashText(value, hashText(key, CHECKSUM_SEED)).toString(36).padStart(SEAL_UNITS, "0") + value;
-}
-
-/** @throws CorruptionError */
-export function opened(key: string, value: string): string {
-  const content = value.slice(SEAL_UNITS);
-  if (sealed(key, content) !== value) throw corrupt(`state ${JSON.stringify(key)}`, "checksum mismatch");
-  return content;
-}
-
 export function corrupt(row: string, fault: string): CorruptionError {
   return new CorruptionError(`${row}: ${fault}`);
 }
@@ -120,4 +103,24 @@ export function textColumn(row: Readonly<Record<string, unknown>>, name: string,
   const value = row[name];
   if (typeof value !== "string") throw corrupt(table, `column ${name} is not text`);
   return value;
+}
+
+/** JSON of one bulk statement, in UTF-16 units; at three bytes a unit it stays below the platform's 2 MB. */
+const BULK_UNITS_MAX = 500_000;
+
+/** JSON arrays or objects of all items, each short enough for one statement. */
+export function jsonBulks(items: readonly string[], open: string, close: string): string[] {
+  const bulks: string[] = [];
+  let start = 0;
+  let units = 0;
+  for (const [at, item] of items.entries()) {
+    if (at > start && units + item.length > BULK_UNITS_MAX) {
+      bulks.push(open + items.slice(start, at).join(",") + close);
+      start = at;
+      units = 0;
+    }
+    units += item.length + 1;
+  }
+  if (start < items.length) bulks.push(open + items.slice(start).join(",") + close);
+  return bulks;
 }

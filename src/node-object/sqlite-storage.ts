@@ -12,11 +12,9 @@
  * over another SQLite and make any statement fail.
  */
 import { assert } from "../base/assert.ts";
-import { utf8Length } from "../base/bytes.ts";
-import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
 import type { Entry } from "../raft/types.ts";
-import type { LoadedState, NodeStorage, WriteBatch } from "./ports.ts";
+import type { LoadedState, NodeStorage, SnapshotSource, SnapshotStaging, StateScrub, WriteBatch } from "./ports.ts";
 import {
   appendLog,
   dropLog,
@@ -35,23 +33,22 @@ import {
   type Exec,
   FORMAT_VERSION,
   FORMAT_VERSIONS_OLD,
-  numberColumn,
-  opened,
   putMeta,
   SQL,
-  type SqlValue,
-  sealed,
   textColumn,
 } from "./sqlite-rows.ts";
+import { scrubStep } from "./sqlite-scrub.ts";
+import { beginPin, clearImages, readPinned } from "./sqlite-snapshot.ts";
+import { addChunk, beginStaging, discardStaging, installStaged, loadStaged } from "./sqlite-staging.ts";
+import { activeFrom, clearSpare, emptyState, putSums, type SqliteState, sumsFrom, writeState } from "./sqlite-state.ts";
+import { stagingState } from "./staged-snapshot.ts";
+import { NO_SUMS, opened } from "./state-seals.ts";
+import { STATE_A, STATE_B } from "./state-table.ts";
 
 export type { Disk } from "./sqlite-rows.ts";
 
-type Statement = readonly [text: string, ...bindings: SqlValue[]];
-
-/** JSON of one bulk statement, in UTF-16 units; at three bytes a unit it stays below the platform's 2 MB. */
-const BULK_UNITS_MAX = 500_000;
-/** A value longer than this is bound by itself: escaping it into JSON would only cost. */
-const BULK_VALUE_UNITS_MAX = 64_000;
+/** Rows of the state that a step of `cleanUp` sums up, where no sums are known. */
+const SUM_ROWS_PER_STEP = 1024;
 const SCAN_ROWS_MAX = 2 ** 31 - 1;
 
 export class SqliteStorage implements NodeStorage {
@@ -60,6 +57,7 @@ export class SqliteStorage implements NodeStorage {
   readonly #turn: (work: () => void) => void;
   readonly #exec: Exec;
   #log: SqliteLog;
+  #state: SqliteState;
   #failed = false;
 
   constructor(disk: Disk, turn: (work: () => void) => void = (work) => work()) {
@@ -67,6 +65,7 @@ export class SqliteStorage implements NodeStorage {
     this.#turn = turn;
     this.#exec = (statement, ...bindings) => disk.sql.exec(statement, ...bindings).toArray();
     this.#log = emptyLog(this.#exec);
+    this.#state = emptyState(this.#exec);
   }
 
   /** Size of the database file. */
@@ -81,8 +80,15 @@ export class SqliteStorage implements NodeStorage {
     // A node that halted over a corrupt row must be able to say so: it is read no further than this.
     if (halted !== undefined) return haltedState(halted, meta);
     if (corruption !== null) throw corruption;
-    this.#upgrade(meta);
+    const isUpToDate = this.#checkFormat(meta);
     this.#log = loadLog(this.#exec, meta);
+    this.#state = {
+      ...emptyState(this.#exec),
+      active: activeFrom(meta.get("active_state")),
+      sums: sumsFrom(meta.get("state_sums")),
+      staged: loadStaged(meta.get("staging")),
+    };
+    if (!isUpToDate) this.#upgrade();
     const { base, lastIndex, lastTerm, lastTimeMs } = this.#log;
     return {
       identity: identityFrom(meta.get("identity")),
@@ -97,12 +103,22 @@ export class SqliteStorage implements NodeStorage {
   }
 
   write(batch: WriteBatch): void {
-    assert(!this.#failed || isHalt(batch), "storage is not used after a failed write");
-    // Until the last statement has run, this storage counts as failed (D2): any throw on the way leaves it so.
+    if (isHalt(batch)) this.#failed = false;
+    this.#change(() => this.#carryOut(batch), isOneStatement(batch));
+  }
+
+  /** D1, D2 */
+  #change<T>(work: () => T, isOneStatement = false): T {
+    this.#assertUsable();
+    // Until the last statement has run, this storage counts as failed: any throw on the way leaves it so.
     this.#failed = true;
-    if (isOneStatement(batch)) this.#carryOut(batch);
-    else this.#disk.transactionSync(() => this.#carryOut(batch));
+    const result = isOneStatement ? work() : this.#disk.transactionSync(work);
     this.#failed = false;
+    return result;
+  }
+
+  #assertUsable(): void {
+    assert(!this.#failed, "storage is not used after a failed write");
   }
 
   #carryOut(batch: WriteBatch): void {
@@ -110,35 +126,76 @@ export class SqliteStorage implements NodeStorage {
     if (batch.identity !== undefined) putMeta(exec, "identity", JSON.stringify(batch.identity));
     if (batch.hardState !== undefined) putMeta(exec, "hard_state", hardStateText(batch.hardState));
     if (batch.truncateFrom !== undefined) truncateLog(this.#log, batch.truncateFrom);
+    if (batch.install !== undefined) {
+      assert(batch.state === undefined, "a snapshot brings the whole state");
+      installStaged(this.#state, this.#log, batch.install);
+    }
     if (batch.append !== undefined) appendLog(this.#log, batch.append);
     if (batch.dropThrough !== undefined) dropLog(this.#log, batch.dropThrough);
     if (batch.fence !== undefined) putMeta(exec, "fence", String(batch.fence));
-    if (batch.state !== undefined) {
-      const statements: Statement[] = [];
-      stateStatements(batch.state, statements);
-      for (const [text, ...bindings] of statements) exec(text, ...bindings);
-    }
+    if (batch.state !== undefined) writeState(this.#state, batch.state);
     if (batch.halted !== undefined) putMeta(exec, "halted", batch.halted);
   }
 
   readLog(from: number, to: number, bytesMax: number): Entry[] {
-    assert(!this.#failed, "storage is not used after a failed write");
+    this.#assertUsable();
     return readEntries(this.#log, from, to, bytesMax);
   }
 
   get(key: string): string | undefined {
-    assert(!this.#failed, "storage is not used after a failed write");
-    const row = this.#exec(SQL.stateGet, key)[0];
-    return row === undefined ? undefined : opened(key, textColumn(row, "value", "state"));
+    this.#assertUsable();
+    const { active } = this.#state;
+    const [row] = this.#exec(active.get, key);
+    return row === undefined ? undefined : opened(key, textColumn(row, "value", active.name));
   }
 
   scan(range: ScanRange): Row[] {
-    assert(!this.#failed, "storage is not used after a failed write");
-    const statement = range.reverse === true ? SQL.stateScanReverse : SQL.stateScan;
-    const rows = this.#exec(statement, range.start, range.end, Math.min(range.limit, SCAN_ROWS_MAX));
-    return rows.map((row) => {
-      const key = textColumn(row, "key", "state");
-      return [key, opened(key, textColumn(row, "value", "state"))];
+    this.#assertUsable();
+    const { active } = this.#state;
+    const statement = range.reverse === true ? active.scanReverse : active.scan;
+    return this.#exec(statement, range.start, range.end, Math.min(range.limit, SCAN_ROWS_MAX)).map((row) => {
+      const key = textColumn(row, "key", active.name);
+      return [key, opened(key, textColumn(row, "value", active.name))];
+    });
+  }
+
+  readonly snapshot: SnapshotSource = {
+    begin: (position) => {
+      this.#assertUsable();
+      return beginPin(this.#state, position);
+    },
+    read: (after, bytesMax) => {
+      this.#assertUsable();
+      const { pin } = this.#state;
+      return pin === null ? null : readPinned(this.#state, pin, after, bytesMax);
+    },
+    end: () => {
+      this.#state.pin = null;
+    },
+  };
+
+  readonly staging: SnapshotStaging = {
+    begin: (manifest) => this.#change(() => beginStaging(this.#state, manifest)),
+    add: (chunk) => this.#change(() => addChunk(this.#state, chunk)),
+    state: () => stagingState(this.#state.staged),
+    discard: () => this.#change(() => discardStaging(this.#state)),
+  };
+
+  readonly scrub: StateScrub = {
+    step: (rowsMax) => this.#change(() => scrubStep(this.#state, rowsMax)),
+  };
+
+  get stateHash(): number | null {
+    return this.#state.sums?.hash ?? null;
+  }
+
+  cleanUp(): boolean {
+    const state = this.#state;
+    return this.#change(() => {
+      if (state.staged === null && clearSpare(state)) return true;
+      if (clearImages(state)) return true;
+      if (state.sums !== null) return false;
+      return scrubStep(state, SUM_ROWS_PER_STEP).afterKey !== null;
     });
   }
 
@@ -151,27 +208,27 @@ export class SqliteStorage implements NodeStorage {
     );
   }
 
-  /** Brings the database to this code's format; the tables are there already (T2). */
-  #upgrade(meta: ReadonlyMap<string, string>): void {
+  /** False: the database is new, or of an earlier format. */
+  #checkFormat(meta: ReadonlyMap<string, string>): boolean {
     const format = meta.get("format");
-    if (format === String(FORMAT_VERSION)) return;
-    if (format === undefined) this.#assertEmpty(meta.size);
-    else if (!FORMAT_VERSIONS_OLD.includes(format)) {
+    if (format === undefined) {
+      const tables = [STATE_A.any, SQL.logFirst];
+      const isNew = meta.size === 0 && tables.every((table) => this.#exec(table).length === 0);
+      if (!isNew) throw corrupt("meta format", "missing although other rows exist");
+    } else if (format !== String(FORMAT_VERSION) && !FORMAT_VERSIONS_OLD.includes(format)) {
       throw corrupt("meta format", `version ${format}, this code reads ${FORMAT_VERSION}`);
     }
-    putMeta(this.#exec, "format", String(FORMAT_VERSION));
+    return format === String(FORMAT_VERSION);
   }
 
-  /** A database without a format row must be a new one. */
-  #assertEmpty(metaRows: number): void {
-    const [row] = this.#exec(SQL.anyRow);
-    if (metaRows > 0 || row === undefined || numberColumn(row, "rows", "log and state") > 0) {
-      throw corrupt("meta format", "missing although other rows exist");
-    }
+  /** The tables are there already, and no row is rewritten (T2). */
+  #upgrade(): void {
+    putMeta(this.#exec, "format", String(FORMAT_VERSION));
+    if (this.#exec(STATE_A.any).length === 0) putSums(this.#state, NO_SUMS);
   }
 }
 
-const SQL_CREATE = [SQL.createMeta, SQL.createLog, SQL.createState];
+const SQL_CREATE = [SQL.createMeta, SQL.createLog, STATE_A.create, STATE_B.create, SQL.createImages];
 
 /** A batch of one statement pays for no savepoint. */
 function isOneStatement(batch: WriteBatch): boolean {
@@ -190,57 +247,4 @@ const ONE_STATEMENT: ReadonlySet<string> = new Set([
 
 function isHalt(batch: WriteBatch): boolean {
   return batch.halted !== undefined && Object.keys(batch).length === 1;
-}
-
-// --- state rows ------------------------------------------------------------------------------------------------------
-
-/** Puts and deletes in as few statements as the platform's limits on bound values allow. Of a key's changes the last counts. */
-function stateStatements(rows: NonNullable<WriteBatch["state"]>, statements: Statement[]): void {
-  const changes = new Map(rows);
-  const puts = new JsonChunks(SQL.statePutMany, "{", "}", statements);
-  const deletes = new JsonChunks(SQL.stateDeleteMany, "[", "]", statements);
-  for (const [key, value] of changes) {
-    if (value === null) deletes.add(JSON.stringify(key));
-    else if (value.length > BULK_VALUE_UNITS_MAX) statements.push(stateStatement(key, value));
-    else puts.add(`${JSON.stringify(key)}:${JSON.stringify(sealed(key, value))}`);
-  }
-  deletes.end();
-  puts.end();
-}
-
-function stateStatement(key: string, value: string): Statement {
-  const text = sealed(key, value);
-  const bytes = utf8Length(key) + utf8Length(text);
-  assert(bytes <= LOG_ROW_BYTES_MAX, `state row ${JSON.stringify(key)} of ${bytes} bytes fits`);
-  return [SQL.statePut, key, text];
-}
-
-/** Gathers JSON items into statements of one bound text each. */
-class JsonChunks {
-  readonly #statement: string;
-  readonly #open: string;
-  readonly #close: string;
-  readonly #statements: Statement[];
-  #items: string[] = [];
-  #units = 0;
-
-  constructor(statement: string, open: string, close: string, statements: Statement[]) {
-    this.#statement = statement;
-    this.#open = open;
-    this.#close = close;
-    this.#statements = statements;
-  }
-
-  add(item: string): void {
-    if (this.#units + item.length > BULK_UNITS_MAX) this.end();
-    this.#items.push(item);
-    this.#units += item.length + 1;
-  }
-
-  end(): void {
-    if (this.#items.length === 0) return;
-    this.#statements.push([this.#statement, this.#open + this.#items.join(",") + this.#close]);
-    this.#items = [];
-    this.#units = 0;
-  }
 }

@@ -9,8 +9,16 @@
 import { assert } from "../base/assert.ts";
 import { MemoryStore } from "../kv/memory-store.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
-import type { Identity, LoadedState, NodeStorage, SnapshotPosition, WriteBatch } from "../node-object/ports.ts";
+import type {
+  Identity,
+  Install,
+  LoadedState,
+  NodeStorage,
+  SnapshotPosition,
+  WriteBatch,
+} from "../node-object/ports.ts";
 import type { Entry, HardState } from "../raft/types.ts";
+import { MemorySnapshots } from "./memory-snapshots.ts";
 
 /** The rows that there is one of. */
 interface Meta {
@@ -32,10 +40,29 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   #base: SnapshotPosition | null = null;
   /** The entries behind the base. */
   #log: Entry[] = [];
-  readonly #rows = new MemoryStore();
+  #rows = new MemoryStore();
   #bytes = 0;
   /** Of the turn in progress, oldest first. */
   #undo: (() => void)[] = [];
+
+  readonly #snapshots = new MemorySnapshots(
+    {
+      all: () => this.#rows.rows(),
+      replace: (rows) => this.#replaceRows(rows),
+    },
+    (step) => this.#undo.push(step),
+  );
+  readonly snapshot = this.#snapshots.snapshot;
+  readonly staging = this.#snapshots.staging;
+  readonly scrub = this.#snapshots.scrub;
+
+  get stateHash(): number {
+    return this.#snapshots.stateHash;
+  }
+
+  cleanUp(): boolean {
+    return this.#snapshots.cleanUp();
+  }
 
   get alarmAtWallMs(): number | null {
     return this.#meta.alarmAtWallMs;
@@ -46,6 +73,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   }
 
   load(): LoadedState {
+    this.#snapshots.restart();
     const { identity, hardState, halted } = this.#meta;
     const last = this.#log.at(-1) ?? this.#base;
     return {
@@ -61,10 +89,11 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   }
 
   write(batch: WriteBatch): void {
-    const { identity, hardState, truncateFrom, append = [], dropThrough, fence, state = [], halted } = batch;
+    const { identity, hardState, truncateFrom, install, append = [], dropThrough, fence, state = [], halted } = batch;
     if (identity !== undefined) this.#setMeta({ identity });
     if (hardState !== undefined) this.#setMeta({ hardState });
     if (truncateFrom !== undefined) this.#truncate(truncateFrom);
+    if (install !== undefined) this.#install(install);
     for (const entry of append) this.#append(entry);
     if (dropThrough !== undefined) this.#drop(dropThrough);
     if (fence !== undefined) this.#setMeta({ fence });
@@ -136,6 +165,23 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     const last = this.#begin + this.#log.length;
     assert(base.index >= this.#begin && base.index <= last, `base ${base.index} within ${this.#begin} and ${last}`);
     this.#setLog(base, this.#log.slice(base.index - this.#begin));
+  }
+
+  #install({ snapshot, keepsSuffix }: Install): void {
+    this.#snapshots.install(snapshot);
+    if (keepsSuffix) this.#drop(snapshot);
+    else this.#setLog(snapshot, []);
+  }
+
+  #replaceRows(rows: readonly Row[]): void {
+    const before = { rows: this.#rows, bytes: this.#bytes };
+    this.#undo.push(() => {
+      this.#rows = before.rows;
+      this.#bytes = before.bytes;
+    });
+    for (const [key, value] of before.rows.rows()) this.#bytes -= key.length + value.length;
+    this.#rows = new MemoryStore();
+    for (const [key, value] of rows) this.#putRow(key, value);
   }
 
   #setLog(base: SnapshotPosition | null, log: Entry[]): void {

@@ -190,6 +190,13 @@ export class NodeInstance {
       readLog: (from, to, bytesMax) => disk.readLog(from, to, bytesMax),
       get: (key) => disk.get(key),
       scan: (range) => disk.scan(range),
+      snapshot: disk.snapshot,
+      staging: disk.staging,
+      scrub: disk.scrub,
+      get stateHash() {
+        return disk.stateHash;
+      },
+      cleanUp: () => disk.cleanUp(),
       get bytes() {
         return disk.bytes;
       },

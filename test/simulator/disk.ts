@@ -11,6 +11,7 @@
 import type { Row, ScanRange } from "../../src/kv/store.ts";
 import type { Identity, LoadedState, SnapshotPosition, WriteBatch } from "../../src/node-object/ports.ts";
 import type { Entry, HardState } from "../../src/raft/types.ts";
+import { MemorySnapshots } from "../../src/testing/memory-snapshots.ts";
 import { Violation } from "./violation.ts";
 
 export interface Disk {
@@ -22,9 +23,11 @@ export interface Disk {
   base: SnapshotPosition | null;
   /** The entries behind the base. */
   readonly log: Entry[];
-  readonly rows: Map<string, string>;
+  rows: Map<string, string>;
   /** The keys of `rows`, ascending. */
-  readonly keys: string[];
+  keys: string[];
+  /** Snapshots of `rows`; what they write is undone by the journal as well. */
+  readonly snapshots: MemorySnapshots;
   fence: number;
   alarmAtWallMs: number | null;
   halted: string | null;
@@ -40,7 +43,7 @@ type Undo = () => void;
 export type Journal = readonly Undo[];
 
 export function createDisk(serial: number): Disk {
-  return {
+  const disk: Omit<Disk, "snapshots"> = {
     serial,
     identity: null,
     hardState: { term: 0, votedFor: null },
@@ -55,9 +58,25 @@ export function createDisk(serial: number): Disk {
     writtenFrom: Number.POSITIVE_INFINITY,
     checkedIdentity: null,
   };
+  const rows = {
+    all: (): Row[] => disk.keys.map((key) => [key, disk.rows.get(key)!]),
+    replace: (next: readonly Row[]) => replaceRows(disk, next),
+  };
+  return Object.assign(disk, { snapshots: new MemorySnapshots(rows, (step) => disk.journal.push(step)) });
+}
+
+function replaceRows(disk: Omit<Disk, "snapshots">, next: readonly Row[]): void {
+  const { rows, keys } = disk;
+  disk.journal.push(() => {
+    disk.rows = rows;
+    disk.keys = keys;
+  });
+  disk.rows = new Map(next);
+  disk.keys = next.map(([key]) => key);
 }
 
 export function loadDisk(disk: Disk): LoadedState {
+  disk.snapshots.restart();
   const last = disk.log[disk.log.length - 1] ?? disk.base;
   return {
     identity: disk.identity,
@@ -95,6 +114,7 @@ export function countStatements(batch: WriteBatch): number {
     (batch.identity === undefined ? 0 : 1) +
     (batch.hardState === undefined ? 0 : 1) +
     (batch.truncateFrom === undefined ? 0 : 1) +
+    (batch.install === undefined ? 0 : 1) +
     (batch.append?.length ?? 0) +
     (batch.dropThrough === undefined ? 0 : 1) +
     (batch.fence === undefined ? 0 : 1) +
@@ -128,6 +148,13 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
     }
     const removed = disk.log.splice(batch.truncateFrom - baseIndex(disk) - 1);
     if (removed.length > 0) journal.push(() => disk.log.push(...removed));
+  }
+  if (batch.install !== undefined) {
+    onStatement();
+    const { snapshot, keepsSuffix } = batch.install;
+    disk.snapshots.install(snapshot);
+    if (keepsSuffix) dropLog(disk, snapshot);
+    else replaceLog(disk, snapshot);
   }
   if (batch.append !== undefined) {
     for (const entry of batch.append) {
@@ -180,6 +207,16 @@ function dropLog(disk: Disk, base: SnapshotPosition): void {
   disk.journal.push(() => {
     disk.base = before;
     disk.log.unshift(...removed);
+  });
+  disk.base = base;
+}
+
+function replaceLog(disk: Disk, base: SnapshotPosition): void {
+  const before = disk.base;
+  const removed = disk.log.splice(0);
+  disk.journal.push(() => {
+    disk.base = before;
+    disk.log.push(...removed);
   });
   disk.base = base;
 }

@@ -229,6 +229,15 @@ export function createPorts(world: World, instance: Instance): Ports {
     world.counts.add("disk_error");
     throw new StorageFault("disk error on a read");
   };
+  const change = <T>(work: () => T, dead: T): T => {
+    touch();
+    return (
+      writing(world, instance, 1, (onStatement) => {
+        onStatement();
+        return work();
+      }) ?? dead
+    );
+  };
   return {
     storage: {
       load() {
@@ -251,6 +260,40 @@ export function createPorts(world: World, instance: Instance): Ports {
         beforeRead();
         return scanDisk(host.disk, range);
       },
+      snapshot: {
+        begin(position) {
+          beforeRead();
+          return host.disk.snapshots.snapshot.begin(position);
+        },
+        read(after, bytesMax) {
+          beforeRead();
+          return host.disk.snapshots.snapshot.read(after, bytesMax);
+        },
+        end() {
+          touch();
+          host.disk.snapshots.snapshot.end();
+        },
+      },
+      staging: {
+        begin: (manifest) => change(() => host.disk.snapshots.staging.begin(manifest), false),
+        add: (chunk) => change(() => host.disk.snapshots.staging.add(chunk), "stale"),
+        state() {
+          touch();
+          return host.disk.snapshots.staging.state();
+        },
+        discard: () => change(() => host.disk.snapshots.staging.discard(), undefined),
+      },
+      scrub: {
+        step(rowsMax) {
+          beforeRead();
+          return host.disk.snapshots.scrub.step(rowsMax);
+        },
+      },
+      get stateHash() {
+        touch();
+        return host.disk.snapshots.stateHash;
+      },
+      cleanUp: () => change(() => host.disk.snapshots.cleanUp(), false),
       get bytes() {
         touch();
         return host.disk.log.length + host.disk.rows.size;
@@ -303,12 +346,22 @@ export function createPorts(world: World, instance: Instance): Ports {
 }
 
 function write(world: World, instance: Instance, batch: WriteBatch): void {
+  writing(world, instance, countStatements(batch), (onStatement) => writeDisk(instance.host.disk, batch, onStatement));
+}
+
+/** Undefined: the turn is dead already, and nothing is written any more. */
+function writing<T>(
+  world: World,
+  instance: Instance,
+  statements: number,
+  work: (onStatement: () => void) => T,
+): T | undefined {
   const { host, turn } = instance;
   if (turn === null) throw new Violation("no uncaught exception", "a write outside a turn");
-  if (turn.died !== null) return;
+  if (turn.died !== null) return undefined;
   turn.wrote = true;
   try {
-    writeDisk(host.disk, batch, strike(world, host, turn, countStatements(batch)));
+    return work(strike(world, host, turn, statements));
   } catch (error) {
     if (error instanceof Violation) world.violation ??= error;
     throw error;

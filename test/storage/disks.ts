@@ -32,6 +32,13 @@ export function simulated(): TestDisk {
     readLog: (from, to, bytesMax) => readLog(disk, from, to, bytesMax),
     get: (key) => disk.rows.get(key),
     scan: (range) => scanDisk(disk, range),
+    snapshot: disk.snapshots.snapshot,
+    staging: disk.snapshots.staging,
+    scrub: disk.snapshots.scrub,
+    get stateHash() {
+      return disk.snapshots.stateHash;
+    },
+    cleanUp: () => disk.snapshots.cleanUp(),
     bytes: 0,
   };
   return {

@@ -4,6 +4,9 @@
  */
 import type { NodeStorage } from "../../src/node-object/ports.ts";
 import { logContract } from "./log-contract.ts";
+import { snapshotContract } from "./snapshot-contract.ts";
+import { stagingContract } from "./staging-contract.ts";
+import { sumsContract } from "./sums-contract.ts";
 
 export type Storage = Omit<NodeStorage, "afterSync">;
 
@@ -20,6 +23,9 @@ export type WithDisk = (work: (disk: TestDisk) => void) => void | Promise<void>;
 
 export function storageContract(name: string, withDisk: WithDisk): void {
   logContract(name, withDisk);
+  snapshotContract(name, withDisk);
+  stagingContract(name, withDisk);
+  sumsContract(name, withDisk);
 }
 
 /** A new instance over the disk, as after a restart. */

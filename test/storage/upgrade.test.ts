@@ -6,8 +6,9 @@ import { expect, test } from "vitest";
 import { hashText } from "../../src/base/hash.ts";
 import { encodeEntries } from "../../src/node-object/codec.ts";
 import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
-import { readAll, run } from "./log-contract.ts";
+import { position, readAll, run } from "./log-contract.ts";
 import { NodeSqliteDisk } from "./node-sqlite.ts";
+import { change, type Model, sumsOf } from "./state-model.ts";
 
 function putMeta({ database }: NodeSqliteDisk, key: string, value: string): void {
   database.prepare("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)").run(key, value, hashText(value, hashText(key, 1)));
@@ -65,6 +66,35 @@ test("the code of format 1 reads the format row of an upgraded database, and ref
   const disk = formatOne({});
   new SqliteStorage(disk).load();
   expect(formatOf(disk)).toEqual({ value: "2", checksum: hashText("2", hashText("format", 1)) });
+});
+
+test("the sums of an upgraded state are known once it has been read through, in steps and under writes", () => {
+  const model: Model = new Map(Array.from({ length: 2500 }, (_, at) => [`key ${at}`, `value ${at}`]));
+  const storage = new SqliteStorage(formatOne(Object.fromEntries(model)));
+  storage.load();
+  expect(storage.stateHash).toBeNull();
+  expect(storage.snapshot.begin(position(4, 3))).toBeNull();
+  let steps = 1;
+  while (storage.cleanUp()) {
+    const changes = [[`key ${steps}`, null] as const, [`key ${steps * 1000}`, "new"] as const];
+    storage.write({ state: changes });
+    change(model, changes);
+    steps += 1;
+  }
+  expect(steps).toBe(3);
+  expect(storage.stateHash).toBe(sumsOf(model).hash);
+  expect(storage.snapshot.begin(position(4, 3))).toMatchObject(sumsOf(model));
+});
+
+test("an upgraded database without state rows knows its sums at once, and those of format 2 are kept", () => {
+  const disk = formatOne({});
+  const storage = new SqliteStorage(disk);
+  storage.load();
+  expect(storage.stateHash).toBe(0);
+  storage.write({ state: [["a", "1"]] });
+  const next = new SqliteStorage(disk);
+  next.load();
+  expect(next.stateHash).toBe(sumsOf(new Map([["a", "1"]])).hash);
 });
 
 test("a database of format 1 that has halted is not touched", () => {

@@ -51,6 +51,13 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
         check("row");
         return storage.scan(range);
       },
+      snapshot: storage.snapshot,
+      staging: storage.staging,
+      scrub: storage.scrub,
+      get stateHash() {
+        return storage.stateHash;
+      },
+      cleanUp: () => storage.cleanUp(),
       get bytes() {
         return storage.bytes;
       },
@@ -110,12 +117,14 @@ export function unseenHalting(runtime: Runtime): Runtime {
 
 function statementsOf(batch: WriteBatch): WriteBatch[] {
   const { append = [], state = [], ...rest } = batch;
-  const { identity, hardState, truncateFrom, fence } = rest;
+  const { identity, hardState, truncateFrom, install, dropThrough, fence } = rest;
   return [
     ...(identity === undefined ? [] : [{ identity }]),
     ...(hardState === undefined ? [] : [{ hardState }]),
     ...(truncateFrom === undefined ? [] : [{ truncateFrom }]),
+    ...(install === undefined ? [] : [{ install }]),
     ...append.map((entry) => ({ append: [entry] })),
+    ...(dropThrough === undefined ? [] : [{ dropThrough }]),
     ...(fence === undefined ? [] : [{ fence }]),
     ...state.map((row) => ({ state: [row] })),
   ];

@@ -1,0 +1,151 @@
+/**
+ * What a disk in memory offers of snapshots and sums (ports.ts), over rows that it keeps elsewhere. Small states: pinning
+ * copies all rows, and a hash is summed up whenever it is asked for.
+ *
+ * M1. What is durable here changes as one record, with a step that undoes it: the disk decides whether a turn is kept.
+ * M2. What lives only as long as an instance (the pinned rows, the scrub) ends with {@link MemorySnapshots.restart}.
+ */
+import { assert } from "../base/assert.ts";
+import type { Row } from "../kv/store.ts";
+import type {
+  ScrubStep,
+  SealedRow,
+  SnapshotChunk,
+  SnapshotManifest,
+  SnapshotPosition,
+  SnapshotSource,
+  SnapshotStaging,
+  StateScrub,
+} from "../node-object/ports.ts";
+import { beginStaged, judgeChunk, type Staged, stagingState } from "../node-object/staged-snapshot.ts";
+import { NO_SUMS, opened, type StateSums, sealed, sealOf, withSeal } from "../node-object/state-seals.ts";
+
+/** The rows of the state. */
+export interface MemoryRows {
+  /** In the order of their keys. */
+  all(): readonly Row[];
+  /** Undone with the turn. */
+  replace(rows: readonly Row[]): void;
+}
+
+interface Durable {
+  readonly staged: Staged | null;
+  readonly rows: readonly (readonly SealedRow[])[];
+  /** Rows of a state or snapshot that is gone are to be removed before the next one comes. */
+  readonly hasLeftovers: boolean;
+}
+
+const CHUNK_ROWS_MAX = 1024;
+
+export class MemorySnapshots {
+  readonly #state: MemoryRows;
+  readonly #undo: (step: () => void) => void;
+  #durable: Durable = { staged: null, rows: [], hasLeftovers: false };
+  #pinned: { readonly manifest: SnapshotManifest; readonly rows: readonly SealedRow[] } | null = null;
+  #scrubbedTo = "";
+
+  constructor(state: MemoryRows, undo: (step: () => void) => void) {
+    this.#state = state;
+    this.#undo = undo;
+  }
+
+  /** A new instance begins. */
+  restart(): void {
+    this.#pinned = null;
+    this.#scrubbedTo = "";
+  }
+
+  readonly snapshot: SnapshotSource = {
+    begin: (position) => {
+      const rows = this.#state.all();
+      const manifest = { position, ...sumsOf(rows) };
+      this.#pinned = { manifest, rows: rows.map(([key, value]) => [key, sealed(key, value)]) };
+      return manifest;
+    },
+    read: (after, bytesMax) => this.#read(after, bytesMax),
+    end: () => {
+      this.#pinned = null;
+    },
+  };
+
+  readonly staging: SnapshotStaging = {
+    begin: (manifest) => {
+      this.staging.discard();
+      if (this.#durable.hasLeftovers) return false;
+      this.#set({ staged: beginStaged(manifest), rows: [], hasLeftovers: false });
+      return true;
+    },
+    add: (chunk) => {
+      const judged = judgeChunk(this.#durable.staged, chunk);
+      if (judged.outcome !== "taken") return judged.outcome;
+      this.#set({ staged: judged.staged, rows: [...this.#durable.rows, chunk.rows], hasLeftovers: false });
+      return "taken";
+    },
+    state: () => stagingState(this.#durable.staged),
+    discard: () => {
+      const { staged, rows } = this.#durable;
+      if (staged !== null) this.#set({ staged: null, rows: [], hasLeftovers: rows.flat().length > 0 });
+    },
+  };
+
+  readonly scrub: StateScrub = { step: (rowsMax) => this.#scrubStep(rowsMax) };
+
+  get stateHash(): number {
+    return sumsOf(this.#state.all()).hash;
+  }
+
+  cleanUp(): boolean {
+    if (!this.#durable.hasLeftovers) return false;
+    this.#set({ staged: null, rows: [], hasLeftovers: false });
+    return true;
+  }
+
+  /** The staged rows become the state. */
+  install(position: SnapshotPosition): void {
+    const { staged, rows } = this.#durable;
+    assert(staged?.status === "complete", `snapshot ${position.index} is staged`);
+    const { index, term } = staged.manifest.position;
+    assert(index === position.index && term === position.term, `snapshot ${position.index} is staged, ${index} is`);
+    const hasLeftovers = this.#state.all().length > 0;
+    this.#state.replace(rows.flat().map(([key, text]) => [key, opened(key, text)]));
+    this.#set({ staged: null, rows: [], hasLeftovers });
+    this.restart();
+  }
+
+  #read(after: string | null, bytesMax: number): SnapshotChunk | null {
+    if (this.#pinned === null) return null;
+    const { manifest, rows } = this.#pinned;
+    const { index, term } = manifest.position;
+    const behind = rows.filter(([key]) => key > (after ?? "")).slice(0, CHUNK_ROWS_MAX);
+    let bytes = 0;
+    const taken = behind.filter(([key, text], at) => {
+      bytes += key.length + text.length;
+      return at === 0 || bytes <= bytesMax;
+    });
+    const end = taken.at(-1)?.[0] ?? after;
+    return { index, term, after, rows: taken, last: end === (rows.at(-1)?.[0] ?? end) };
+  }
+
+  #scrubStep(rowsMax: number): ScrubStep {
+    const rows = this.#state.all();
+    const next = rows.filter(([key]) => key > this.#scrubbedTo).slice(0, rowsMax);
+    const end = next.at(-1)?.[0] ?? this.#scrubbedTo;
+    const passed = sumsOf(rows.filter(([key]) => key <= end));
+    const isEnd = passed.rowsCount === rows.length;
+    this.#scrubbedTo = isEnd ? "" : end;
+    return { afterKey: isEnd ? null : end, ...passed };
+  }
+
+  /** M1 */
+  #set(durable: Durable): void {
+    const before = this.#durable;
+    this.#undo(() => {
+      this.#durable = before;
+    });
+    this.#durable = durable;
+  }
+}
+
+function sumsOf(rows: readonly Row[]): StateSums {
+  return rows.reduce((sums, [key, value]) => withSeal(sums, sealOf(key, value)), NO_SUMS);
+}
