@@ -56,7 +56,15 @@ export const LAYERS: { readonly [folder in Folder]: LayerRule } = {
   testing: {
     imports: ["client", "api", "watch", "kv", "raft", "base"],
     // What runs without the platform: it has to start in any JavaScript process.
-    typesOnly: { "node-object": ["node-object/runtime.ts", "node-object/backend.ts", "node-object/connections.ts"] },
+    typesOnly: {
+      "node-object": [
+        "node-object/runtime.ts",
+        "node-object/backend.ts",
+        "node-object/connections.ts",
+        "node-object/staged-snapshot.ts",
+        "node-object/state-seals.ts",
+      ],
+    },
     packages: [],
   },
   embedding: { imports: ["worker.ts", "node-object", "api", "base"], packages: [] },

@@ -14,9 +14,9 @@ import type { SqliteState } from "./sqlite-state.ts";
 import type { StateTable } from "./state-table.ts";
 
 /** Rows that one read looks at, in steps: what a step has sized is still in the page cache when it is fetched. */
-const READ_ROWS_MAX = 1024;
+const READ_ROWS_MAX = 768;
 const STEP_ROWS = 256;
-const CLEAR_ROWS_MAX = 500;
+const CLEAR_ROWS_MAX = 250;
 const CLEAR_BYTES_MAX = 8 << 20;
 /** Before-images of no pin have it: a view without any. */
 const NO_PIN = 0;

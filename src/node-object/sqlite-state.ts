@@ -20,7 +20,7 @@ import { otherTable, STATE_A, STATE_B, type StateTable } from "./state-table.ts"
 /** A value longer than this is bound by itself: escaping it into JSON would only cost. */
 const BULK_VALUE_UNITS_MAX = 64_000;
 /** Emptying a table goes so far in one step. */
-const CLEAR_ROWS_MAX = 500;
+const CLEAR_ROWS_MAX = 250;
 const CLEAR_BYTES_MAX = 8 << 20;
 
 export interface SqliteState {
@@ -43,8 +43,9 @@ export function spareTable({ active }: SqliteState): StateTable {
   return otherTable(active);
 }
 
+/** @throws CorruptionError if it is not said: the table that is not the state is emptied (sqlite-staging.ts J3). */
 export function activeFrom(text: string | undefined): StateTable {
-  if (text === undefined || text === STATE_A.name) return STATE_A;
+  if (text === STATE_A.name) return STATE_A;
   if (text === STATE_B.name) return STATE_B;
   throw corrupt("meta active_state", "not a table");
 }

@@ -5,8 +5,8 @@
  *     a failing statement take the whole batch with it.
  * D2. After a failed write this object refuses every call: memory and disk may differ, the instance must end (P3).
  *     Only the row that halts the node may still be written; nothing of the failed batch is on disk then.
- * D3. Everything read is verified: checksum, format, and that rows of the log follow each other.
- * D4. A row of the log holds a whole batch of entries, below `LOG_ROW_BYTES_MAX`.
+ * What stands where: the log in sqlite-log.ts (D3 to D5), rows of the state in sqlite-state.ts (D6, D7), a pinned state in
+ * sqlite-snapshot.ts, a snapshot that comes in in sqlite-staging.ts, the pass that verifies all in sqlite-scrub.ts.
  *
  * Must not: know about Raft's rules, peers or time. Takes the platform by a narrow interface, so that tests can run it
  * over another SQLite and make any statement fail.
@@ -49,7 +49,7 @@ import { STATE_A, STATE_B } from "./state-table.ts";
 export type { Disk } from "./sqlite-rows.ts";
 
 /** Rows of the state that a step of `cleanUp` sums up, where no sums are known. */
-const SUM_ROWS_PER_STEP = 1024;
+const SUM_ROWS_PER_STEP = 768;
 const SCAN_ROWS_MAX = 2 ** 31 - 1;
 
 export class SqliteStorage implements NodeStorage {
@@ -85,7 +85,7 @@ export class SqliteStorage implements NodeStorage {
     this.#log = loadLog(this.#exec, meta);
     this.#state = {
       ...emptyState(this.#exec),
-      active: activeFrom(meta.get("active_state")),
+      active: isUpToDate ? activeFrom(meta.get("active_state")) : STATE_A,
       sums: sumsFrom(meta.get("state_sums")),
       staged: loadStaged(meta.get("staging")),
     };
@@ -230,6 +230,7 @@ export class SqliteStorage implements NodeStorage {
   /** The tables are there already, and no row is rewritten (T2). */
   #upgrade(): void {
     putMeta(this.#exec, "format", String(FORMAT_VERSION));
+    putMeta(this.#exec, "active_state", STATE_A.name);
     if (this.#exec(STATE_A.any).length === 0) putSums(this.#state, NO_SUMS);
   }
 }

@@ -6,6 +6,7 @@
  *     index over keys holds keys alone: without one, a value of 1 MiB that stands on the way is read by every seek.
  * T5. What asks for sizes alone (`octet_length` of a column) never touches the overflow pages of values.
  */
+import { SEAL_UNITS } from "./state-seals.ts";
 
 export interface StateTable {
   readonly name: string;
@@ -57,7 +58,7 @@ function stateTable(name: string): StateTable {
     put: `INSERT INTO ${name} (key, value) VALUES (?, ?) ${upsert}`,
     putMany: `INSERT INTO ${name} (key, value) SELECT key, value FROM json_each(?) WHERE true ${upsert}`,
     deleteMany: `DELETE FROM ${name} WHERE key IN (SELECT value FROM json_each(?))`,
-    seals: `SELECT count(*) AS rows, group_concat(substr(value, 1, 11), '') AS seals FROM ${name}
+    seals: `SELECT count(*) AS rows, group_concat(substr(value, 1, ${SEAL_UNITS}), '') AS seals FROM ${name}
       WHERE key IN (SELECT value FROM json_each(?))`,
     lastKey: `SELECT max(key) AS key FROM ${name}`,
     clear: `DELETE FROM ${name} WHERE rowid IN (SELECT id FROM (

@@ -93,6 +93,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     if (identity !== undefined) this.#setMeta({ identity });
     if (hardState !== undefined) this.#setMeta({ hardState });
     if (truncateFrom !== undefined) this.#truncate(truncateFrom);
+    assert(install === undefined || batch.state === undefined, "a snapshot brings the whole state");
     if (install !== undefined) this.#install(install);
     for (const entry of append) this.#append(entry);
     if (dropThrough !== undefined) this.#drop(dropThrough);

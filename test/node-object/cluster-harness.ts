@@ -193,6 +193,7 @@ export class TestCluster {
   async rows(id: number): Promise<{ readonly appliedIndex: number; readonly rows: readonly Row[] }> {
     return await this.inside(id, (state) => {
       const storage = new SqliteStorage(state.storage);
+      storage.load(); // which of its tables holds the state
       const rows = storage.scan({ start: "\u0001", end: "\u00ff\u00ff", limit: Number.MAX_SAFE_INTEGER });
       return { appliedIndex: openMachine(durableStore(storage)).appliedIndex, rows };
     });

@@ -371,6 +371,18 @@ describe("corruption", () => {
       row: /^state "a":/,
       read: (storage) => storage.get("a"),
     },
+    {
+      what: "a missing name of the table that is the state",
+      sql: "DELETE FROM meta WHERE key = 'active_state'",
+      row: /^meta active_state:/,
+      read: (storage) => storage.load(),
+    },
+    {
+      what: "a first log row that does not follow the base",
+      sql: "DELETE FROM log WHERE first_index = 1",
+      row: /^log 3: is the first entry/,
+      read: (storage) => storage.load(),
+    },
     { what: "a missing format row", sql: "DELETE FROM meta", row: /^meta format:/, read: (storage) => storage.load() },
     {
       what: "a missing log row",

@@ -151,6 +151,7 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
   }
   if (batch.install !== undefined) {
     onStatement();
+    if (batch.state !== undefined) throw new Violation("no uncaught exception", "state rows beside an install");
     const { snapshot, keepsSuffix } = batch.install;
     disk.snapshots.install(snapshot);
     if (keepsSuffix) dropLog(disk, snapshot);

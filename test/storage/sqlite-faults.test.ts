@@ -203,23 +203,23 @@ describe("what is left over", () => {
     expect(images()).toBe(0);
   });
 
-  test("of a large staging goes in many bounded steps, while the state is written", () => {
-    const { real, storage } = prepared(0);
-    const large: Model = new Map(
-      Array.from({ length: 1800 }, (_, at) => [`key ${at}`, "x".repeat(at % 3 === 0 ? 9000 : 10)]),
-    );
-    const { manifest, chunks } = snapshotOf(large, SNAPSHOT, 600);
-    storage.staging.begin(manifest);
-    for (const chunk of chunks) storage.staging.add(chunk);
-    storage.staging.discard();
-    let steps = 0;
-    while (storage.cleanUp()) {
-      steps += 1;
-      storage.write({ state: [["written", String(steps)]] });
-    }
-    expect(steps).toBe(4);
-    expect(real.database.prepare("SELECT 1 FROM state_b").all()).toEqual([]);
-    expect(storage.get("written")).toBe("4");
-    expect(allRows(storage)).toEqual(rowsOf(new Map([...OLD, ["written", "4"]])));
-  });
+  const sizes = { "many rows": { rows: 1800, units: 20 }, "large rows": { rows: 24, units: 1_000_000 } };
+  for (const [what, { rows, units }] of Object.entries(sizes)) {
+    test(`of a staging of ${what} goes in bounded steps, while the state is written`, () => {
+      const { real, storage } = prepared(0);
+      const large: Model = new Map(Array.from({ length: rows }, (_, at) => [`key ${at}`, "x".repeat(units)]));
+      const { manifest, chunks } = snapshotOf(large, SNAPSHOT, rows / 3);
+      storage.staging.begin(manifest);
+      for (const chunk of chunks) storage.staging.add(chunk);
+      storage.staging.discard();
+      let steps = 0;
+      while (storage.cleanUp()) {
+        steps += 1;
+        storage.write({ state: [["written", String(steps)]] });
+      }
+      expect(steps).toBeGreaterThan(2);
+      expect(real.database.prepare("SELECT 1 FROM state_b").all()).toEqual([]);
+      expect(allRows(storage)).toEqual(rowsOf(new Map([...OLD, ["written", String(steps)]])));
+    });
+  }
 });

@@ -203,6 +203,16 @@ export function stagingContract(name: string, withDisk: WithDisk): void {
         install(disk, opened(disk), false);
       }));
 
+    test("brings the whole state: other rows do not go with it", () =>
+      withDisk((disk) => {
+        const { storage } = follower(disk);
+        stage(disk, storage, modelOf(41));
+        const both = { install: { snapshot: SNAPSHOT, keepsSuffix: false }, state: [["a", "1"]] as const };
+        disk.turn("undone", () => expect(() => storage.write(both)).toThrow());
+        install(disk, opened(disk), false);
+        expect(allRows(opened(disk))).toEqual(rowsOf(modelOf(41)));
+      }));
+
     test("is begun in an empty place only", () =>
       withDisk((disk) => {
         const { storage, model } = follower(disk);
