@@ -156,6 +156,14 @@ describe("frames", () => {
     expect(decodeFrame(frame.replace('"transfer":false', '"transfer":1')).ok).toBe(false);
   });
 
+  test("a hello of a version that asks no question asks none", () => {
+    const hello = { kind: "hello", membership: { kind: "empty" }, reply: true, question: 0 } as const;
+    const frame = encodeFrame({ ...frameOf({ kind: "wake", term: 1 }), body: hello });
+    const decoded = decodeFrame(frame.replace(',"question":0', ""));
+    expect(decoded.ok && decoded.envelope.body).toEqual(hello);
+    expect(decodeFrame(frame.replace('"question":0', '"question":-1')).ok).toBe(false);
+  });
+
   test("an offer of a snapshot of a later term, or without a membership, is refused", () => {
     const snapshot = { index: 9, term: 3, timeMs: 5, membership: { voters: [1, 2, 3], learners: [] } };
     const offer = (term: number) => encodeFrame(frameOf({ kind: "snapshot_offer", term, snapshot }));

@@ -103,6 +103,7 @@ export interface RaftOptions {
   /** Where the log begins. */
   readonly base?: SnapshotPosition;
   readonly fence?: boolean;
+  readonly isSelf?: (membership: Membership) => boolean;
   readonly seed?: number;
   /** Terms of the durable log. */
   readonly terms?: readonly number[];
@@ -120,8 +121,9 @@ export function raft(options: RaftOptions = {}): RaftState {
   const durable = options.entries ?? entriesOf(options.terms ?? [], base.index + 1);
   const read = readerOver(() => durable);
   const loaded = loadedLog(read, base, durable.at(-1));
+  const config = configOf(options.id ?? 1, options.fence ?? false);
   return createRaft({
-    config: configOf(options.id ?? 1, options.fence ?? false),
+    config: options.isSelf === undefined ? config : { ...config, isSelf: options.isSelf },
     random: createRandom(options.seed ?? 1),
     log: createLog(read, loaded),
     term: options.term ?? loaded.lastTerm,

@@ -292,6 +292,41 @@ describe("votes while a leader is heard (thesis 4.2.3)", () => {
   });
 });
 
+describe("a node whose id once stood for another storage (S08)", () => {
+  const isSelf = ({ extra }: Membership) => extra === "new";
+  const old = members([1, 2, 3], [], "old");
+
+  test("campaigns neither by its timer nor when it is asked to, as long as its log names that one", () => {
+    const state = raft({ base: positionOf(0, 0, old), isSelf });
+    expect(mayCampaign(state)).toBe(false);
+    expect(campaign(state).sendLate.filter(({ message }) => message.kind !== "wake")).toEqual([]);
+    receive(state, 2, append({ term: 1 }));
+    receive(state, 2, { kind: "timeout_now", term: 1 });
+    expect(state).toMatchObject({ term: 1, role: { kind: "follower" } });
+  });
+
+  test("may as soon as its log names it, and may not when that entry goes again", () => {
+    const state = raft({ base: positionOf(0, 0, old), isSelf });
+    receive(state, 2, append({ term: 1, entries: [membershipEntry(1, 1, members([2, 3], [1], "new"))] }));
+    expect(mayCampaign(state)).toBe(false);
+    receive(state, 2, append({ term: 1, prevIndex: 1, prevTerm: 1, commit: 1 }));
+    receive(
+      state,
+      2,
+      append({ term: 1, prevIndex: 1, prevTerm: 1, entries: [membershipEntry(2, 1, members([1, 2, 3], [], "new"))] }),
+    );
+    expect(mayCampaign(state)).toBe(true);
+    receive(state, 3, append({ term: 2, prevIndex: 1, prevTerm: 1, entries: entriesOf([2], 2) }));
+    expect(mayCampaign(state)).toBe(false);
+  });
+
+  test("a removal of that one that is not committed is none of its own", () => {
+    const entries = [membershipEntry(1, 1, members([2, 3], [], "old"))];
+    expect(mayCampaign(raft({ base: positionOf(0, 0, old), entries, isSelf }))).toBe(false);
+    expect(mayCampaign(raft({ base: positionOf(0, 0, old), entries }))).toBe(true);
+  });
+});
+
 describe("an abandoned membership (S57)", () => {
   test("counts only until another entry takes its place", () => {
     const entries = [...entriesOf([1]), membershipEntry(2, 4, members([1, 2]))];

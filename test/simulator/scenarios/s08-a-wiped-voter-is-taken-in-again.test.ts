@@ -190,6 +190,21 @@ test("a late greeting of a storage that is gone does not unseat the one after it
   expect(isBack(stage, node)).toBe(true);
 });
 
+test("what a leader once heard of a storage counts for nothing once that is gone, however long it leads again (S08)", () => {
+  const stage = formed();
+  const [first, second, , node] = stage.cast();
+  wipeAndStart(stage, node);
+  stage.until("it is back", () => isBack(stage, node));
+  stage.lead(second);
+  wipeAndStart(stage, node);
+  stage.until("it is back", () => isBack(stage, node));
+  stage.lead(first);
+  const known = changes(stage, first);
+  expect(known).toHaveLength(4);
+  stage.run(ELECTIONS_MS);
+  expect(changes(stage, first)).toEqual(known);
+});
+
 test("a cluster that sleeps wakes for a wiped node, and sleeps again once it votes (S08)", () => {
   const stage = formed({ quiesceAfterMs: 1000 });
   const [leader, , , node] = stage.cast();
