@@ -11,7 +11,7 @@
  */
 import { ConcordError } from "../base/errors.ts";
 import { backoffMs } from "./backoff.ts";
-import { checkIdempotencyKey, paramsText } from "./check.ts";
+import { checkIdempotencyKey, fault, paramsText } from "./check.ts";
 import type { Method, Params, Result } from "./operations.ts";
 import {
   type CallOptions,
@@ -101,7 +101,7 @@ export class Caller {
   /** @throws ConcordError `invalid_request` reason `closed`. */
   checkOpen(): void {
     if (!this.closing.aborted) return;
-    throw new ConcordError({ code: "invalid_request", reason: "closed", detail: "This client has been closed." });
+    throw fault("invalid_request", "closed", "This client has been closed.");
   }
 
   async read<M extends Method>(method: M, params: Params<M>, options: ReadOptions = {}): Promise<Result<M>> {
@@ -196,8 +196,8 @@ export class Caller {
       patience.end();
     }
     if (this.#revision !== null || signal?.aborted === true || this.closing.aborted) return;
-    const detail = "Nothing was sent: the cluster's revision, which a write names, could not be learned in time.";
-    throw new ConcordError({ code: "overloaded", reason: "not_sent", detail });
+    const detail = "Nothing was sent: the cluster's revision could not be learned in time.";
+    throw fault("overloaded", "not_sent", detail);
   }
 
   async #lookUpRevision(): Promise<void> {

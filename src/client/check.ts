@@ -16,21 +16,19 @@ export const READ = `${CALL} consistency minRevision`;
 export const WRITE = `${CALL} idempotencyKey`;
 
 /** Members by the kind of their values. What is in no list is checked elsewhere, or by the server alone. */
-const KINDS = Object.fromEntries(
-  Object.entries({
-    number: "minRevision limit revision from to from_revision ttl_s",
-    string: "cursor cluster_id",
-    boolean: "keys_only count_only include_values prev_values anonymous",
-    function: "onStatus onInterrupted onClusterChanged regrant fetch webSocket random",
-    array: "compare success failure",
-    "string or bytes": "key prefix start end",
-    AbortSignal: "signal",
-    "linearizable or serializable": "consistency",
-    "asc or desc": "order",
-    "puts or deletes": "filter",
-    "http or session": "transport",
-  }).flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind])),
-);
+const KINDS = Object.entries({
+  number: "minRevision limit revision from to from_revision ttl_s",
+  string: "cursor cluster_id",
+  boolean: "keys_only count_only include_values prev_values anonymous",
+  function: "onStatus onInterrupted onClusterChanged regrant fetch webSocket random",
+  array: "compare success failure",
+  "string or bytes": "key prefix start end",
+  AbortSignal: "signal",
+  "linearizable or serializable": "consistency",
+  "asc or desc": "order",
+  "puts or deletes": "filter",
+  "http or session": "transport",
+});
 
 /**
  * `given` is an object with members of `names`, each of its kind. @throws ConcordError `code` reason `unknown_field` or
@@ -38,20 +36,21 @@ const KINDS = Object.fromEntries(
  */
 export function checkMembers(given: object, names: string, code: ErrorCode = "invalid_request"): void {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw wrong(code, "wrong_type", `${shown(given)} stands where an object is expected with: ${names}.`);
+    throw fault(code, "wrong_type", `${shown(given)} stands where an object is expected with: ${names}.`);
   }
   for (const [name, value] of Object.entries(given)) {
     if (!names.split(" ").includes(name)) {
-      throw wrong(code, "unknown_field", `There is no ${shown(name)} here; there are: ${names}.`);
+      throw fault(code, "unknown_field", `There is no ${shown(name)} here; there are: ${names}.`);
     }
-    if (value !== undefined) checkKind(name, value, KINDS[name], code);
+    const kind = KINDS.find(([, members]) => members.split(" ").includes(name))?.[0];
+    if (value !== undefined && kind !== undefined) checkKind(name, value, kind, code);
   }
 }
 
-/** @param kind undefined: any. @throws as {@link checkMembers}. */
-export function checkKind(name: string, value: unknown, kind: string | undefined, code?: ErrorCode): void {
-  if (kind === undefined || isOfKind(value, kind)) checkText(value);
-  else throw wrong(code, "wrong_type", `${name} is ${shown(value)}, not ${kind}.`);
+/** @throws as {@link checkMembers}. */
+export function checkKind(name: string, value: unknown, kind: string, code?: ErrorCode): void {
+  if (isOfKind(value, kind)) checkText(value);
+  else throw fault(code, "wrong_type", `${name} is ${shown(value)}, not ${kind}.`);
 }
 
 function isOfKind(value: unknown, kind: string): boolean {
@@ -77,12 +76,12 @@ export function checkSelector(selector: object): void {
   const named = Object.entries(selector).filter(([, value]) => value !== undefined);
   if (named.length !== 1) {
     const reason = named.length === 0 ? "empty_selector" : "ambiguous_selector";
-    throw wrong(code, reason, "Exactly one of key, prefix and range is to be named.");
+    throw fault(code, reason, "Exactly one of key, prefix and range is to be named.");
   }
   const { range } = selector as { readonly range?: { readonly start?: unknown } };
   if (range === undefined) return;
   checkMembers(range, "start end", code);
-  checkKind("range.start", range.start, KINDS.start, code);
+  checkKind("range.start", range.start, "string or bytes", code);
 }
 
 function shown(value: unknown): string {
@@ -90,18 +89,15 @@ function shown(value: unknown): string {
   return isObject(value) ? "an object" : String(value).slice(0, 80);
 }
 
-function wrong(code: ErrorCode | undefined, reason: string, detail: string): ConcordError {
+/** A ConcordError with a reason. */
+export function fault(code: ErrorCode | undefined, reason: string, detail: string): ConcordError {
   return new ConcordError({ code: code ?? "invalid_request", reason, detail });
 }
 
 /** Parameters as text. @throws ConcordError `invalid_kv` reason `not_json`, `depth_exceeded` or `lone_surrogate`. */
 export function paramsText(params: object): string {
   if (!isObject(params) || Array.isArray(params)) {
-    throw wrong(
-      "invalid_request",
-      "wrong_type",
-      `The arguments of a call are an object with names, not ${shown(params)}.`,
-    );
+    throw fault("invalid_request", "wrong_type", `${shown(params)} stands where an object is expected.`);
   }
   checkJson(params, "", 0);
   for (const text of textsIn(params)) checkText(text);
@@ -112,7 +108,7 @@ export function paramsText(params: object): string {
 function checkText(text: unknown): void {
   if (typeof text !== "string" || text.isWellFormed()) return;
   const detail = `The text ${JSON.stringify(text.slice(0, 80))} holds a lone surrogate and has no UTF-8 encoding.`;
-  throw new ConcordError({ code: "invalid_kv", reason: "lone_surrogate", detail });
+  throw fault("invalid_kv", "lone_surrogate", detail);
 }
 
 /** @throws ConcordError `invalid_request` reason `wrong_type`, `idempotency_key` or `idempotency_key_size`. */
@@ -120,12 +116,12 @@ export function checkIdempotencyKey(key: string): void {
   checkKind("The idempotency key", key, "string");
   if (key.length < 1 || key.length > IDEMPOTENCY_KEY_BYTES_MAX) {
     const detail = `An idempotency key has 1 to ${IDEMPOTENCY_KEY_BYTES_MAX} characters; this one has ${key.length}.`;
-    throw new ConcordError({ code: "invalid_request", reason: "idempotency_key_size", detail });
+    throw fault("invalid_request", "idempotency_key_size", detail);
   }
   // Blanks at the ends of a header's value are lost on the way.
   if (/^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(key)) return;
   const detail = "An idempotency key is printable ASCII without blanks at its ends.";
-  throw new ConcordError({ code: "invalid_request", reason: "idempotency_key", detail });
+  throw fault("invalid_request", "idempotency_key", detail);
 }
 
 /** A member that is undefined is left out, as JSON does; everything else that JSON would drop or change is refused. */
@@ -135,7 +131,7 @@ function checkJson(value: unknown, place: string, depth: number): void {
   if (typeof value !== "object" || !isPlain(value)) throw notJson(place, value);
   if (depth >= BODY_NESTING_MAX) {
     const detail = `A value is nested at most ${NESTING_MAX} levels deep.`;
-    throw new ConcordError({ code: "invalid_kv", reason: "depth_exceeded", detail });
+    throw fault("invalid_kv", "depth_exceeded", detail);
   }
   if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) checkJson(item, `${place}[${index}]`, depth + 1);
@@ -156,7 +152,7 @@ function isPlain(value: object): boolean {
 function notJson(place: string, value: unknown): ConcordError {
   const what = typeof value === "object" ? `an object of a class` : `the ${typeof value} ${String(value)}`;
   const detail = `${place.slice(0, 200)} is ${what.slice(0, 80)}; only JSON data can be sent, and bytes by bytes().`;
-  return new ConcordError({ code: "invalid_kv", reason: "not_json", detail });
+  return fault("invalid_kv", "not_json", detail);
 }
 
 /** Every text that names something: keys, prefixes, bounds, cursors, topics; never what stands inside of values. */

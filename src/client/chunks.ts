@@ -1,6 +1,6 @@
 /** Long messages of a socket, which come in parts whose `data`, joined, is the message (S43). */
 import type { WireChunk } from "../api/wire.ts";
-import { ConcordError } from "../base/errors.ts";
+import { fault } from "./check.ts";
 
 export class ChunkJoiner {
   #parts: string[] = [];
@@ -9,7 +9,7 @@ export class ChunkJoiner {
   add(chunk: WireChunk): string | null {
     if (chunk.index !== this.#parts.length) {
       const detail = `Part ${chunk.index} of a message came behind ${this.#parts.length} parts.`;
-      throw new ConcordError({ code: "internal", reason: "malformed_reply", detail });
+      throw fault("internal", "malformed_reply", detail);
     }
     this.#parts.push(chunk.data);
     if (!chunk.last) return null;

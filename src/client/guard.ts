@@ -7,9 +7,9 @@
  * G3. Nothing is written in the branch that a failed compare chooses: that one runs also when the lock is lost.
  */
 import type { WireCompare, WireDeleteReply, WireKey, WireOperation, WireTxnResult } from "../api/wire.ts";
-import { ConcordError } from "../base/errors.ts";
+import type { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
-import { checkMembers, WRITE } from "./check.ts";
+import { checkMembers, fault, WRITE } from "./check.ts";
 import { onlyResponse, type PutOptions, type PutResult, splitOptions } from "./kv.ts";
 import type { LeaseKeeper, LeaseLost } from "./lease-keeper.ts";
 import type { WriteOptions } from "./options.ts";
@@ -91,7 +91,7 @@ export class Held {
     const { compare = [], success = [], failure = [] } = txn;
     if (failure.some((operation: WireOperation | null) => operation?.type !== "get")) {
       const detail = "The failure branch of a guarded txn may only get: it also runs when the lock is lost.";
-      throw new ConcordError({ code: "invalid_txn", reason: "unguarded_failure", detail });
+      throw fault("invalid_txn", "unguarded_failure", detail);
     }
     if (this.isLost) throw this.#lockLost();
     const own: WireOperation = { type: "get", key: this.key, keys_only: true };
@@ -130,6 +130,6 @@ export class Held {
 
   #lockLost(): ConcordError {
     const detail = `${JSON.stringify(this.key)} of revision ${this.fencingRevision} is not held any more.`;
-    return new ConcordError({ code: "precondition_failed", reason: "lock_lost", detail });
+    return fault("precondition_failed", "lock_lost", detail);
   }
 }

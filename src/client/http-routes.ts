@@ -4,7 +4,7 @@
  * Must not: check values; what a path or a query cannot carry is refused here, everything else by the server.
  */
 import type { WireKey, WireSelector } from "../api/wire.ts";
-import { ConcordError } from "../base/errors.ts";
+import { fault } from "./check.ts";
 import type { Method, Operations } from "./operations.ts";
 
 export interface HttpRoute {
@@ -75,7 +75,7 @@ export function flatSelector(params: object): QueryParameters {
 export function topicPath(topic: string): string {
   if (topic !== "." && topic !== "..") return `/v1/topics/${encodeURIComponent(topic)}`;
   const detail = `The topic ${JSON.stringify(topic)} has no path over HTTP; choose another name, or use a session.`;
-  throw new ConcordError({ code: "invalid_request", reason: "topic_in_path", detail });
+  throw fault("invalid_request", "topic_in_path", detail);
 }
 
 /** @throws ConcordError `invalid_selector` reason `bytes_in_query`: bytes that are no text go over a session alone. */
@@ -84,7 +84,7 @@ export function queryText(parameters: QueryParameters): string {
   for (const [name, value] of Object.entries(parameters)) {
     if (typeof value === "object") {
       const detail = `${name} is bytes, which no query carries; only a session can be asked for such keys.`;
-      throw new ConcordError({ code: "invalid_selector", reason: "bytes_in_query", detail });
+      throw fault("invalid_selector", "bytes_in_query", detail);
     }
     if (value !== undefined) pairs.push(`${name}=${encodeURIComponent(value)}`);
   }

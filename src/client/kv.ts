@@ -18,10 +18,9 @@ import type {
   WireTxn,
   WireTxnResult,
 } from "../api/wire.ts";
-import { ConcordError } from "../base/errors.ts";
 import type { JsonValue } from "../base/json.ts";
 import type { Caller } from "./caller.ts";
-import { checkKind, checkMembers, READ, WRITE } from "./check.ts";
+import { checkKind, checkMembers, fault, READ, WRITE } from "./check.ts";
 import type { GetOptions, HistoryOptions, ListOptions, ListSelector, WriteOptions } from "./options.ts";
 import type { ChangeEvent, Input, Put } from "./typed-value.ts";
 
@@ -266,7 +265,7 @@ export class KvClient {
 export function onlyResponse<Type extends WireOperationResult["type"]>(result: WireTxnResult, type: Type) {
   const response = result.responses[0];
   if (response?.type === type) return response as Extract<WireOperationResult, { type: Type }>;
-  throw new ConcordError({ code: "internal", reason: "malformed_reply", detail: `The reply answers no ${type}.` });
+  throw fault("internal", "malformed_reply", `The reply answers no ${type}.`);
 }
 
 /** @throws ConcordError `invalid_request`. */

@@ -10,7 +10,7 @@
  */
 import type { WireKey, WireListedRecord, WireOperation, WireTxnResult } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
-import { CALL, checkKind } from "./check.ts";
+import { CALL, checkKind, fault } from "./check.ts";
 import type { Place, TxnRunner } from "./guard.ts";
 import { onlyResponse } from "./kv.ts";
 import type { LeaseClient } from "./lease.ts";
@@ -171,12 +171,12 @@ function callOptions({ signal }: CallOptions): CallOptions {
 
 function endIfOver(name: string, late: AbortSignal, signal: AbortSignal | undefined): void {
   if (signal?.aborted === true) {
-    throw new ConcordError({ code: "timeout", reason: "aborted", detail: "The caller gave the waiting up." });
+    throw fault("timeout", "aborted", "The caller gave the waiting up.");
   }
   if (late.aborted) throw notAcquired(name);
 }
 
 function notAcquired(name: string): ConcordError {
   const detail = `The turn in ${JSON.stringify(name)} did not come in time; nothing is left in its queue.`;
-  return new ConcordError({ code: "precondition_failed", reason: "lock_not_acquired", detail });
+  return fault("precondition_failed", "lock_not_acquired", detail);
 }

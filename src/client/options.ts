@@ -1,7 +1,7 @@
 /** How a client is configured, with every default resolved once. */
 import type { Consistency } from "../api/backend.ts";
-import { ConcordError } from "../base/errors.ts";
-import { checkMembers } from "./check.ts";
+import type { ConcordError } from "../base/errors.ts";
+import { checkMembers, fault } from "./check.ts";
 import { onAbort } from "./signals.ts";
 import { globalSocket, type OpenSocket } from "./socket.ts";
 
@@ -135,9 +135,7 @@ export function resolveOptions(options: ConnectOptions): ResolvedOptions {
   const { cluster, fetch: givenFetch, url: address = givenFetch && "http://concord" } = options;
   const url = URL.canParse(address ?? "") ? new URL(address ?? "") : null;
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw unfit(
-      `The url is ${JSON.stringify(address)}, not one of http or https; it may be left out beside a fetch alone.`,
-    );
+    throw unfit(`The url is ${JSON.stringify(address)}, not one of http or https.`);
   }
   for (const name of ["timeoutMs", "attemptTimeoutMs"] as const) {
     const value = options[name];
@@ -165,12 +163,11 @@ export function isDuration(value: unknown): value is number {
 
 /** A time that cannot be waited for: whatever is compared with NaN is false, so nothing would ever be over. */
 export function wrongTime(value: unknown, name = "timeoutMs"): ConcordError {
-  const detail = `${name} is ${String(value)}, not a number of milliseconds.`;
-  return new ConcordError({ code: "invalid_request", reason: "timeout_ms", detail });
+  return fault("invalid_request", "timeout_ms", `${name} is ${String(value)}, not a number of milliseconds.`);
 }
 
 function unfit(detail: string): ConcordError {
-  return new ConcordError({ code: "invalid_request", reason: "connect_options", detail });
+  return fault("invalid_request", "connect_options", detail);
 }
 
 const NAMES =

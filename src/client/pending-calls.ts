@@ -8,7 +8,8 @@
  * P3. A call's time runs from when it is written. One that is late while others are answered shows that they are many,
  *     not that the socket is dead; a session that has answered nothing since is left a little later (S84).
  */
-import { ConcordError } from "../base/errors.ts";
+
+import { fault } from "./check.ts";
 import type { ClientClock } from "./options.ts";
 import { onAbort } from "./signals.ts";
 import { aborted, broken, type Exchange, errorOfProblem, late, notSent } from "./transport.ts";
@@ -152,5 +153,5 @@ function exchangeOf(message: Readonly<Record<string, unknown>>): Exchange {
   const known = errorOfProblem(problem);
   if (known !== null) return { reply: null, error: known, isOfLoad: known.code === "overloaded" };
   const detail = "The node answered with an error that says nothing.";
-  return { reply: null, error: new ConcordError({ code: "internal", reason: "no_problem_document", detail }) };
+  return { reply: null, error: fault("internal", "no_problem_document", detail) };
 }

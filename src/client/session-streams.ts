@@ -9,6 +9,7 @@
  */
 import type { WireTopicMessage, WireWatchCreated, WireWatchFrame } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
+import { fault } from "./check.ts";
 import type { ItemQueue, Next } from "./item-queue.ts";
 import type { ResolvedOptions } from "./options.ts";
 import { Session } from "./session.ts";
@@ -78,7 +79,7 @@ export class SessionStreams implements Streams {
     }
     release();
     if (!session.isPromising) return null;
-    throw new ConcordError({ code: "overloaded", reason: "not_sent", detail: "No session is open yet." });
+    throw fault("overloaded", "not_sent", "No session is open yet.");
   }
 
   #take(session: Session): () => void {
@@ -167,7 +168,7 @@ class SessionWatch implements WatchStream {
     this.#cancelProbe?.();
     if (!this.#isGone && this.#connection.isOpen) void this.#call("watch.cancel", {});
     this.#isGone = true;
-    this.#queue.end(new ConcordError({ code: "timeout", reason: "aborted", detail: "The watch was given up." }));
+    this.#queue.end(fault("timeout", "aborted", "The watch was given up."));
     this.#connection.removeWatch(this.#watchId);
     this.#release();
   }
@@ -219,7 +220,7 @@ class SessionTopic implements Stream<WireTopicMessage> {
   }
 
   close(): void {
-    this.#queue.end(new ConcordError({ code: "timeout", reason: "aborted", detail: "The topic was given up." }));
+    this.#queue.end(fault("timeout", "aborted", "The topic was given up."));
     const isLast = this.#connection.removeTopic(this.#topic, this.#queue);
     if (isLast && this.#connection.isOpen) void this.#call("topic.unsubscribe");
     this.#release();

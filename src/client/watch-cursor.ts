@@ -12,6 +12,7 @@
 import type { WireSelector, WireWatchEvent, WireWatchFrame } from "../api/wire.ts";
 import { ConcordError } from "../base/errors.ts";
 import type { Caller } from "./caller.ts";
+import { fault } from "./check.ts";
 import type { Next } from "./item-queue.ts";
 import { StreamKeeper } from "./stream-keeper.ts";
 import type { Streams, WatchParameters, WatchStream } from "./streams.ts";
@@ -228,8 +229,8 @@ export class WatchCursor {
     if (revision <= this.#caller.revision) return;
     if (after === undefined) this.#tell({ kind: "waiting", revision: from_revision });
     else if (revision > (await this.#caller.read("revision", {}, { signal })).revision) {
-      const detail = `The position ${after} lies behind the newest revision: it is of another history. List again.`;
-      throw new ConcordError({ code: "revision_in_future", reason: "after", detail });
+      const detail = `The position ${after} lies behind the newest revision: it is of another history.`;
+      throw fault("revision_in_future", "after", detail);
     }
   }
 
@@ -254,7 +255,7 @@ export class WatchCursor {
         return null;
       case "slow_consumer": {
         const detail = "This client was too slow for the node; the watch goes on where it was.";
-        this.#interrupt(new ConcordError({ code: "overloaded", reason: "slow_consumer", detail }));
+        this.#interrupt(fault("overloaded", "slow_consumer", detail));
         return null;
       }
       case "compacted": {
@@ -313,6 +314,6 @@ export class WatchCursor {
 }
 
 export function clusterChanged(): ConcordError {
-  const detail = "The watch is of a cluster that is no more; positions and revisions of it mean nothing now.";
+  const detail = "The watch is of a cluster that is no more.";
   return new ConcordError({ code: "cluster_changed", detail });
 }
