@@ -50,8 +50,7 @@ export interface Connection {
   /** The client has everything up to `position`: its credit comes back. */
   acknowledge(watchId: number, position: Position): void;
   /** Asks for a `progress` frame as soon as the watch has caught up. False: there is no such watch (any more). */
-  // biome-ignore lint/suspicious/noConfusingVoidType: an implementation that cannot tell answers nothing
-  requestProgress(watchId: number): boolean | void;
+  requestProgress(watchId: number): boolean;
   /** @throws ConcordError `invalid_request` (`too_many_topics`) or `overloaded`. */
   subscribeTopic(topic: string): void;
   unsubscribeTopic(topic: string): void;

@@ -250,7 +250,7 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
     "watch.progress",
     connected({ watch_id }, ({ connection }, request) => {
       // Nothing would follow, and the caller would wait for it.
-      if (connection.requestProgress(request.watch_id) === false) throw unknownWatch(request.watch_id);
+      if (!connection.requestProgress(request.watch_id)) throw unknownWatch(request.watch_id);
       return undefined;
     }),
   ],

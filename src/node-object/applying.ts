@@ -76,6 +76,8 @@ export function flush(state: NodeState, running: Running): void {
 /** Flushes what has waited long enough or has grown too large. */
 export function flushIfDue(state: NodeState, running: Running, nowMs: number): void {
   if (running.buffer.size === 0) return;
-  running.flushAtMs = Math.min(running.flushAtMs, nowMs + FLUSH_AFTER_MS);
+  // Each row that a pinned snapshot still needs is kept first: smaller steps, shorter turns.
+  const afterMs = running.served === null ? FLUSH_AFTER_MS : FLUSH_AFTER_MS / 5;
+  running.flushAtMs = Math.min(running.flushAtMs, nowMs + afterMs);
   if (nowMs >= running.flushAtMs || running.buffer.characters >= FLUSH_CHARACTERS_MAX) flush(state, running);
 }

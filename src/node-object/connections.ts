@@ -271,8 +271,8 @@ class Client implements Connection {
     this.#connections.inTurn((watches) => watches.acknowledge({ connection: this.id, watchId, position }));
   }
 
-  requestProgress(watchId: number): void {
-    if (!this.#isClosed) this.#connections.inTurn((watches) => watches.requestProgress(this.id, watchId));
+  requestProgress(watchId: number): boolean {
+    return !this.#isClosed && this.#connections.inTurn((watches) => watches.requestProgress(this.id, watchId));
   }
 
   subscribeTopic(topic: string): void {

@@ -9,7 +9,7 @@ import type { PeerEnvelope } from "./ports.ts";
 import { nextLost } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { noticeRequest, wakeUp } from "./sleep.ts";
-import { onSnapshotChunk } from "./snapshot-fetch.ts";
+import { onSnapshotChunk } from "./snapshot-intake.ts";
 import { onSnapshotRequest } from "./snapshot-source.ts";
 import { isMet, noticeHello } from "./strangers.ts";
 
@@ -73,7 +73,7 @@ function isHeard(state: NodeState, running: Running, envelope: PeerEnvelope): bo
   const { from, fromIncarnation, body } = envelope;
   const { log } = running.raft;
   if (incarnationOf(log, from) === fromIncarnation) return true;
-  if (body.kind === "snapshot_chunk") return running.fetch?.incarnation === fromIncarnation;
+  if (body.kind === "snapshot_chunk") return running.intake?.incarnation === fromIncarnation;
   if (body.kind !== "raft" || !isForStrangers(body.message.kind)) return false;
   // A node that knows of no membership yet follows whoever leads.
   return state.identity.membership.kind === "lost" || isMet(state, running, envelope);

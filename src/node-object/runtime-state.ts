@@ -19,7 +19,7 @@ import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf } from "./members.ts";
 import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
-import type { SnapshotFetch } from "./snapshot-fetch.ts";
+import type { SnapshotIntake } from "./snapshot-intake.ts";
 import type { ServedSnapshot } from "./snapshot-source.ts";
 import type { Stranger } from "./strangers.ts";
 import type { TopicRelay } from "./topic-relay.ts";
@@ -73,8 +73,10 @@ export interface Running {
   /** The core's last word: a member needs a snapshot, and there is none that helps. */
   snapshotWanted: boolean;
   served: ServedSnapshot | null;
-  fetch: SnapshotFetch | null;
+  intake: SnapshotIntake | null;
   readonly digestCheck: DigestCheck;
+  /** The next step of housekeeping.ts, at the earliest. */
+  houseAtMs: number;
   /** Leader and term as the calls know them: a difference means that they must be routed anew. */
   seenLeader: NodeId | null;
   seenTerm: number;

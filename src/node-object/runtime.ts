@@ -32,6 +32,7 @@ import { createCallQueue } from "./call-queue.ts";
 import { checkDigests } from "./digest-check.ts";
 import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
+import { keepHouse } from "./housekeeping.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
 import { truncateLog } from "./log-truncation.ts";
 import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
@@ -59,7 +60,7 @@ import {
   quiesceIfIdle,
   wakeUp,
 } from "./sleep.ts";
-import { fetchSnapshot, openInstalled } from "./snapshot-fetch.ts";
+import { openInstalled, wantSnapshot } from "./snapshot-intake.ts";
 import { serveSnapshot } from "./snapshot-source.ts";
 import { createTopicRelay, publishTopic, relayAtMs, relayTopics } from "./topic-relay.ts";
 import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
@@ -103,7 +104,8 @@ export interface Runtime {
     /** False: there is no such watch. */
     cancel(connection: string, watchId: number): boolean;
     acknowledge(ack: { readonly connection: string; readonly watchId: number; readonly position: Position }): void;
-    requestProgress(connection: string, watchId: number): void;
+    /** False: there is no such watch. */
+    requestProgress(connection: string, watchId: number): boolean;
     closeConnection(connection: string): void;
   };
   /** To the subscribers of every node that can be reached now. `payload`: JSON text. */
@@ -186,7 +188,8 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
         }),
       cancel: (connection, watchId) => answered(state, false, () => cancelWatch(state, connection, watchId)),
       acknowledge: (ack) => turn(state, () => acknowledgeWatch(state, ack)),
-      requestProgress: (connection, watchId) => turn(state, () => requestWatchProgress(state, connection, watchId)),
+      requestProgress: (connection, watchId) =>
+        answered(state, false, () => requestWatchProgress(state, connection, watchId)),
       closeConnection: (connection) => turn(state, () => closeWatches(state, connection)),
     },
     publishTopic: (topic, payload) => turn(state, () => publishTopic(state, { topic, payload })),
@@ -316,7 +319,7 @@ function drive(state: NodeState, running: Running, event: Event): DriveResult {
   for (const { to, message } of output.sendLate) sendPeer(state, to, { kind: "raft", message });
   running.commitIndex = output.commitIndex;
   running.snapshotWanted = output.snapshotWanted;
-  if (output.snapshotOffer !== null) fetchSnapshot(state, running, output.snapshotOffer);
+  if (output.snapshotOffer !== null) wantSnapshot(state, running, output.snapshotOffer);
   running.wakeAtMs = output.wakeAtMs;
   for (const { context, index } of output.reads) onReadIndex(state, context, index);
   return output;
@@ -360,6 +363,7 @@ function settle(state: NodeState): void {
   followSleep(state, running, nowMs);
   flushIfDue(state, running, nowMs);
   truncateLog(state, running, nowMs, drive);
+  keepHouse(state, running, nowMs);
 }
 
 /** Arms the one timer, and the alarm behind it while this node is awake. */

@@ -64,10 +64,10 @@ export function acknowledgeWatch(
   pumpSoon(state, state.running);
 }
 
-export function requestWatchProgress(state: NodeState, connection: string, watchId: number): void {
-  if (state.running === null) return;
-  requestProgress(state.running.hub, connection, watchId);
+export function requestWatchProgress(state: NodeState, connection: string, watchId: number): boolean {
+  if (state.running === null || !requestProgress(state.running.hub, connection, watchId)) return false;
   pumpSoon(state, state.running);
+  return true;
 }
 
 export function closeWatches(state: NodeState, connection: string): void {

@@ -47,7 +47,7 @@ class Rig {
         }),
       cancel: (_connection: string, watchId: number) => enter(`cancel ${watchId}`, () => true),
       acknowledge: () => enter("acknowledge", () => {}),
-      requestProgress: () => enter("progress", () => {}),
+      requestProgress: () => enter("progress", () => true),
       closeConnection: () => enter("close", () => {}),
     };
     this.connections.attachRuntime({ watches }, (work) => work());

@@ -145,6 +145,13 @@ describe("GET /v1/session", () => {
     session.socket.close(1000);
   });
 
+  test("progress of a watch that is not there is refused", async () => {
+    const { session } = await opened();
+    const { error } = await session.request("watch.progress", { watch_id: 9 });
+    expect(error).toMatchObject({ code: -32000, data: { code: "not_found", reason: "watch" } });
+    session.socket.close(1000);
+  });
+
   test("closes on a message over 2 MiB, and on bytes", async () => {
     const { cluster, session } = await opened();
     session.send("é".repeat(1_100_000));

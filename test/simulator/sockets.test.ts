@@ -34,7 +34,7 @@ function idleRuntime(): Runtime {
       subscribe: () => ({ ok: true, position: endOf(7) }),
       cancel: () => true,
       acknowledge() {},
-      requestProgress() {},
+      requestProgress: () => false,
       closeConnection: (connection) => closed.push(connection),
     },
     publishTopic() {},

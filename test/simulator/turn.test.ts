@@ -40,7 +40,7 @@ const idleRuntime: Runtime = {
     subscribe: () => ({ ok: true, position: { revision: 0, opIndex: 0 } }),
     cancel: () => true,
     acknowledge() {},
-    requestProgress() {},
+    requestProgress: () => false,
     closeConnection() {},
   },
   publishTopic() {},

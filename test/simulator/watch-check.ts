@@ -65,7 +65,8 @@ export function checkFrame(safety: Safety, sight: Sight, frame: WatchFrame): voi
     case "resync": {
       // A snapshot was installed, whose history begins behind what the watch has.
       const { revision, compactRevision } = safety.replay;
-      if (frame.revision > revision) fail("watcher is told the truth", sight, frame, "a revision that is not committed");
+      if (frame.revision > revision)
+        fail("watcher is told the truth", sight, frame, "a revision that is not committed");
       if (comparePositions(sight.position, endOf(compactRevision)) >= 0) {
         fail("watcher is told the truth", sight, frame, "nothing that it needs is compacted");
       }

@@ -14,7 +14,7 @@ import type { PeerBody, SnapshotManifest, StagingState } from "./ports.ts";
 import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
 import { forgetProposals } from "./waiters.ts";
 
-export interface SnapshotFetch {
+export interface SnapshotIntake {
   readonly from: NodeId;
   /** Whoever leads may not be known by the own log yet. */
   readonly incarnation: number | null;
@@ -26,25 +26,25 @@ export interface SnapshotFetch {
 const RETRY_MS = 1000;
 
 /** The core says that this node needs this snapshot. */
-export function fetchSnapshot(
+export function wantSnapshot(
   state: NodeState,
   running: Running,
   offer: { readonly from: NodeId; readonly snapshot: SnapshotPosition },
 ): void {
   const nowMs = state.ports.clock.nowMs();
-  const { fetch } = running;
-  const isUnderWay = fetch !== null && fetch.from === offer.from && isSame(fetch.snapshot, offer.snapshot);
-  if (isUnderWay && nowMs < fetch.askedAtMs + RETRY_MS) return;
+  const { intake } = running;
+  const isUnderWay = intake !== null && intake.from === offer.from && isSame(intake.snapshot, offer.snapshot);
+  if (isUnderWay && nowMs < intake.askedAtMs + RETRY_MS) return;
   const staged = state.ports.storage.staging.state();
   const goesOn = staged?.status === "receiving" && isSame(staged.manifest.position, offer.snapshot);
-  running.fetch = { ...offer, incarnation: running.heard?.incarnation ?? null, askedAtMs: nowMs };
-  ask(state, running.fetch, goesOn ? staged.afterKey : null);
+  running.intake = { ...offer, incarnation: running.heard?.incarnation ?? null, askedAtMs: nowMs };
+  ask(state, running.intake, goesOn ? staged.afterKey : null);
 }
 
-function ask(state: NodeState, fetch: SnapshotFetch, after: string | null): void {
-  const { index, term } = fetch.snapshot;
-  fetch.askedAtMs = state.ports.clock.nowMs();
-  sendPeer(state, fetch.from, { kind: "snapshot_request", index, term, after });
+function ask(state: NodeState, intake: SnapshotIntake, after: string | null): void {
+  const { index, term } = intake.snapshot;
+  intake.askedAtMs = state.ports.clock.nowMs();
+  sendPeer(state, intake.from, { kind: "snapshot_request", index, term, after });
 }
 
 export function onSnapshotChunk(
@@ -54,8 +54,8 @@ export function onSnapshotChunk(
   { manifest, chunk }: Extract<PeerBody, { kind: "snapshot_chunk" }>,
   drive: Drive,
 ): void {
-  const { fetch } = running;
-  if (fetch === null || fetch.from !== from || !isSame(fetch.snapshot, manifest.position)) return;
+  const { intake } = running;
+  if (intake === null || intake.from !== from || !isSame(intake.snapshot, manifest.position)) return;
   const { storage, log } = state.ports;
   const { staging } = storage;
   if (!isOf(staging.state(), manifest)) {
@@ -66,10 +66,10 @@ export function onSnapshotChunk(
   if (staging.add(chunk) === "stale") return;
   const staged = staging.state();
   if (staged?.status === "receiving") {
-    ask(state, fetch, staged.afterKey);
+    ask(state, intake, staged.afterKey);
     return;
   }
-  running.fetch = null;
+  running.intake = null;
   if (staged?.status === "complete") drive(state, running, { kind: "snapshot_staged", snapshot: manifest.position });
   else log("error", "snapshot damaged", { index: manifest.position.index, from });
   // Damaged, or not taken in because this node has got there by itself.
