@@ -48,6 +48,8 @@ export const QUOTA_BYTES_DEFAULT = 4 * 1024 * 1024 * 1024;
 /** The log keeps so many entries beyond what the slowest live member has, within so many bytes (design 02 §5). */
 export const LOG_KEEP_ENTRIES_DEFAULT = 10_000;
 export const LOG_KEEP_BYTES_DEFAULT = 64 << 20;
+/** Pause between two steps that verify the state on the disk. */
+export const HOUSEKEEPING_MS_DEFAULT = 1000;
 /** A cluster that nobody has asked anything for so long falls asleep. */
 export const QUIESCE_AFTER_MS_DEFAULT = 10_000;
 /** One removal command looks at so many rows of history, and ends early behind so many bytes of them. */

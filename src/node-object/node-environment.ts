@@ -5,6 +5,7 @@ import {
   COMPACTION_HISTORY_BYTES_DEFAULT,
   COMPACTION_KEEP_MS_DEFAULT,
   COMPACTION_KEEP_REVISIONS_DEFAULT,
+  HOUSEKEEPING_MS_DEFAULT,
   LOG_KEEP_BYTES_DEFAULT,
   LOG_KEEP_ENTRIES_DEFAULT,
   QUIESCE_AFTER_MS_DEFAULT,
@@ -23,6 +24,7 @@ export interface NodeVariables extends SeparateVariables {
   readonly QUOTA_BYTES?: string;
   readonly LOG_KEEP_ENTRIES?: string;
   readonly LOG_KEEP_BYTES?: string;
+  readonly HOUSEKEEPING_MS?: string;
   /** 0 = no automatic compaction. */
   readonly COMPACTION_KEEP_REVISIONS?: string;
   readonly COMPACTION_KEEP_MS?: string;
@@ -86,6 +88,7 @@ function boundsOf(variables: NodeVariables): Omit<NodeConfig, "id" | "members" |
     quiesceAfterMs: integerOf("QUIESCE_AFTER_MS", QUIESCE_AFTER_MS, QUIESCE_AFTER_MS_DEFAULT, 1, 86_400_000),
     quotaBytes: integerOf("QUOTA_BYTES", QUOTA_BYTES, QUOTA_BYTES_DEFAULT, 1 << 20, most),
     logKeepEntries: integerOf("LOG_KEEP_ENTRIES", variables.LOG_KEEP_ENTRIES, LOG_KEEP_ENTRIES_DEFAULT, 10, 1_000_000),
+    housekeepingMs: integerOf("HOUSEKEEPING_MS", variables.HOUSEKEEPING_MS, HOUSEKEEPING_MS_DEFAULT, 10, 3_600_000),
     logKeepBytes: integerOf("LOG_KEEP_BYTES", variables.LOG_KEEP_BYTES, LOG_KEEP_BYTES_DEFAULT, 4 << 20, most),
     compaction: {
       keepRevisions: integerOf(

@@ -338,6 +338,8 @@ export interface NodeConfig {
   /** Entries that the log keeps beyond what the slowest live member has, and bytes that it keeps at most. */
   readonly logKeepEntries: number;
   readonly logKeepBytes: number;
+  /** Pause between two steps of housekeeping.ts; Infinity = never. */
+  readonly housekeepingMs: number;
   /** Seed of the node's own randomness (election timeouts, incarnation). */
   readonly seed: number;
 }

@@ -42,6 +42,7 @@ describe("names and variables", () => {
       quotaBytes: 4 * 2 ** 30,
       logKeepEntries: 10_000,
       logKeepBytes: 64 << 20,
+      housekeepingMs: 1000,
       compaction: { keepRevisions: 100_000, keepMs: 600_000, historyBytesMax: 2 ** 30 },
       electionTimeoutMsMin: 300,
       electionTimeoutMsMax: 600,

@@ -188,6 +188,7 @@ export interface WorldOptions {
   readonly quiesceAfterMs: number;
   readonly quotaBytes: number;
   readonly logKeepEntries: number;
+  readonly housekeepingMs: number;
   readonly compaction: CompactionPolicy;
   readonly hubLimits: Partial<HubLimits>;
   readonly mutation: Mutation | null;

@@ -16,6 +16,9 @@ import { startWatchClients, type WatchClients, type WatchCounts } from "./watch-
 import { createWorkload, startClients, type Workload } from "./workload.ts";
 import { createWorld, startInstance } from "./world.ts";
 
+/** Often, so that a run reads all of a state several times. */
+const HOUSEKEEPING_MS = 200;
+
 export const STEPS_DEFAULT = 5000;
 
 export interface SeedOptions {
@@ -76,6 +79,7 @@ export function runSeed(options: SeedOptions): SeedResult {
     quiesceAfterMs: profile.quiesceAfterMs,
     quotaBytes: profile.quotaBytes,
     logKeepEntries: profile.logKeepEntries,
+    housekeepingMs: HOUSEKEEPING_MS,
     compaction: profile.compaction,
     hubLimits: profile.hubLimits,
     mutation: options.mutation ?? null,

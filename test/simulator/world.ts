@@ -313,6 +313,7 @@ function nodeConfig(world: World, host: Host): NodeConfig {
     quotaBytes: options.quotaBytes,
     logKeepEntries: options.logKeepEntries,
     logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
+    housekeepingMs: options.housekeepingMs,
     compaction: options.compaction,
     seed: nextInteger(random, 1, 0x7fffffff),
   };

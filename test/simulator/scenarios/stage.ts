@@ -56,6 +56,8 @@ export interface StageOptions {
   readonly quiesceAfterMs?: number;
   readonly compaction?: CompactionPolicy;
   readonly logKeepEntries?: number;
+  /** Absent: never, so that a node does nothing that the script does not say. */
+  readonly housekeepingMs?: number;
   readonly hubLimits?: Partial<HubLimits>;
 }
 
@@ -80,6 +82,7 @@ export class Stage implements StorageFaults {
       hubLimits,
       quotaBytes: 2 ** 32,
       logKeepEntries: options.logKeepEntries ?? 10_000,
+      housekeepingMs: options.housekeepingMs ?? Number.POSITIVE_INFINITY,
       compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
       heartbeatMs: HEARTBEAT_MS,
       electionTimeoutMsMin: ELECTION_MS_MIN,
