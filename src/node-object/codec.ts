@@ -13,8 +13,7 @@ import { unreachable } from "../base/assert.ts";
 import { parseMembership, readMembership } from "../raft/membership.ts";
 import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/types.ts";
 import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow, SnapshotManifest } from "./ports.ts";
-
-export const PROTOCOL_VERSION = 1;
+import { neededVersion, PROTOCOL_MAX, PROTOCOL_MIN } from "./versions.ts";
 
 /** Far above the largest append (one entry of `TXN_BYTES_MAX`); what is longer is not ours. */
 export const FRAME_UNITS_MAX = 8 << 20;
@@ -70,10 +69,16 @@ function entryOf(head: unknown, tail: string, position: number): Entry | null {
 
 // --- envelopes -------------------------------------------------------------------------------------------------------
 
-export function encodeFrame(envelope: PeerEnvelope): string {
-  const { head, tail } = bodyBlock(envelope.body);
+/** The frames that say this: one, or in a version that says one thing at a time as many as it has parts. */
+export function encodeFrames(envelope: PeerEnvelope): string[] {
+  const blocks = envelope.protocol === 1 ? blocksOfVersion1(envelope.body) : [bodyBlock(envelope.body)];
+  return blocks.map((block) => frameText(envelope, block));
+}
+
+function frameText(envelope: PeerEnvelope, { head, tail }: Block): string {
   const line = {
     protocol: envelope.protocol,
+    speaks: envelope.speaks,
     clusterId: envelope.clusterId,
     from: envelope.from,
     fromIncarnation: envelope.fromIncarnation,
@@ -84,8 +89,31 @@ export function encodeFrame(envelope: PeerEnvelope): string {
   return `${JSON.stringify(line)}\n${tail}`;
 }
 
+interface Block {
+  readonly head: unknown;
+  readonly tail: string;
+}
+
+function blocksOfVersion1(body: PeerBody): Block[] {
+  switch (body.kind) {
+    case "forward":
+      return body.calls.map(({ id, payload, timeoutMs }) => {
+        return { head: { kind: body.kind, id, term: body.term, timeoutMs }, tail: payload };
+      });
+    case "forward_reply":
+      return body.replies.map(({ id, outcome }) => {
+        if (outcome.kind !== "outcome") return { head: { kind: body.kind, id, outcome }, tail: "" };
+        return { head: { kind: body.kind, id, outcome: { kind: "outcome" } }, tail: outcome.outcome };
+      });
+    case "topics":
+      return body.messages.map(({ topic, payload }) => ({ head: { kind: "topic", topic }, tail: payload }));
+    default:
+      return [bodyBlock(body)];
+  }
+}
+
 /** The part of a body that goes into the JSON line, and the raw text behind it. */
-function bodyBlock(body: PeerBody): { readonly head: unknown; readonly tail: string } {
+function bodyBlock(body: PeerBody): Block {
   switch (body.kind) {
     case "hello":
       return { head: body, tail: "" };
@@ -131,17 +159,21 @@ export function decodeFrame(text: string): Decoded {
   const block = splitBlock(text);
   if (block === null || !isObject(block.head)) return refused("the first line is not a JSON object");
   const line = block.head;
-  if (line.protocol !== PROTOCOL_VERSION) return refused(`protocol ${String(line.protocol)}`);
+  const { protocol, speaks = protocol } = line; // the first version did not say what it speaks
+  if (!isCounter(protocol) || protocol < PROTOCOL_MIN || protocol > PROTOCOL_MAX || !isCounter(speaks)) {
+    return refused(`protocol ${String(protocol)}, speaks ${String(speaks)}`);
+  }
   if (line.clusterId !== null && !isName(line.clusterId)) return refused("clusterId");
   if (!isNode(line.from) || !isNode(line.to)) return refused("from or to");
   if (!isCounter(line.fromIncarnation)) return refused("fromIncarnation");
   if (line.toIncarnation !== null && !isCounter(line.toIncarnation)) return refused("toIncarnation");
-  const body = bodyOf(line.body, block.tail);
+  const body = protocol === 1 ? bodyOfVersion1(line.body, block.tail) : bodyOf(line.body, block.tail);
   if (body === null) return refused("body");
   return {
     ok: true,
     envelope: {
-      protocol: PROTOCOL_VERSION,
+      protocol,
+      speaks,
       clusterId: line.clusterId,
       from: line.from,
       fromIncarnation: line.fromIncarnation,
@@ -154,6 +186,29 @@ export function decodeFrame(text: string): Decoded {
 
 function refused(reason: string): Decoded {
   return { ok: false, reason };
+}
+
+function bodyOfVersion1(head: unknown, tail: string): PeerBody | null {
+  if (!isObject(head)) return null;
+  switch (head.kind) {
+    case "forward": {
+      const { id, term, timeoutMs } = head;
+      if (!isCounter(id) || !isCounter(term) || !isCounter(timeoutMs)) return null;
+      return { kind: "forward", term, calls: [{ id, payload: tail, timeoutMs, isUrgent: false }] };
+    }
+    case "forward_reply": {
+      const outcome = forwardOutcomeOf(head.outcome, tail);
+      return isCounter(head.id) && outcome !== null
+        ? { kind: "forward_reply", replies: [{ id: head.id, outcome }] }
+        : null;
+    }
+    case "topic":
+      return isName(head.topic) ? { kind: "topics", messages: [{ topic: head.topic, payload: tail }] } : null;
+    default: {
+      const body = bodyOf(head, tail);
+      return body === null || neededVersion(body) > 1 ? null : body;
+    }
+  }
 }
 
 function bodyOf(head: unknown, tail: string): PeerBody | null {

@@ -8,6 +8,7 @@ import type { NodeId } from "../raft/types.ts";
 import { advanceForming, hearHello, type Membership } from "./forming.ts";
 import type { PeerBody, PeerEnvelope } from "./ports.ts";
 import type { NodeState } from "./runtime-state.ts";
+import { PROTOCOL_MIN } from "./versions.ts";
 
 /** Pause between two rounds of hello, in heartbeats: while forming, and once the storage is known to be lost. */
 const HELLO_HEARTBEATS = 4;
@@ -57,7 +58,9 @@ function sendHello(
   const { membership, incarnation } = state.identity;
   const clusterId = membership.kind === "empty" ? null : membership.clusterId;
   state.ports.transport.send({
-    protocol: 1,
+    // Everybody understands it, whatever version they speak.
+    protocol: PROTOCOL_MIN,
+    speaks: state.config.protocolMax,
     clusterId,
     from: state.config.id,
     fromIncarnation: incarnation,

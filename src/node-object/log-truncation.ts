@@ -8,11 +8,14 @@
  */
 import { isReachable } from "../raft/state.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
+import { olderMembers } from "./versions.ts";
 
 const STEP_SHARE = 1 / 10;
 
 /** Called in every turn; compares a few numbers unless there is something to do. */
 export function truncateLog(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
+  // What a member of an older version still needs cannot come to it in a snapshot (versions.ts V3).
+  if (olderMembers(state, running).length > 0) return;
   const through = Math.max(byCount(state, running, nowMs), bySize(state, running));
   if (through > running.raft.log.base.index) drive(state, running, { kind: "truncate_log", index: through });
 }

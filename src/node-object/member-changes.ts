@@ -5,6 +5,7 @@ import { extraOf, incarnationsOf } from "./members.ts";
 import { renewed } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { askedIncarnation } from "./strangers.ts";
+import { olderMembers } from "./versions.ts";
 
 /** `add`: the node is a learner, and votes as soon as it has caught up. */
 export interface MemberChange {
@@ -14,6 +15,8 @@ export interface MemberChange {
 
 export type MemberRefusal =
   | Refusal
+  /** A member speaks an older version, which knows nothing of changes: upgrade it first. */
+  | "older_member"
   /** No configured node. */
   | "unknown_node"
   /** The node has not yet said which storage it has: it was asked now, so ask again. */
@@ -29,6 +32,7 @@ export function changeMember(
 ): MemberRefusal | null {
   const { raft } = running;
   if (raft.role.kind !== "leader") return "not_leader";
+  if (olderMembers(state, running).length > 0) return "older_member";
   const { membership } = newestMembership(raft.log);
   const { kind, id } = change;
   if (kind === "remove")

@@ -13,6 +13,7 @@ import {
 } from "../base/limits.ts";
 import type { NodeId } from "../raft/types.ts";
 import type { NodeConfig } from "./ports.ts";
+import { PROTOCOL_MAX, PROTOCOL_MIN } from "./versions.ts";
 
 /** The variables that a node reads; all text, as in wrangler.toml. */
 export interface NodeVariables extends SeparateVariables {
@@ -25,6 +26,7 @@ export interface NodeVariables extends SeparateVariables {
   readonly LOG_KEEP_ENTRIES?: string;
   readonly LOG_KEEP_BYTES?: string;
   readonly HOUSEKEEPING_MS?: string;
+  readonly PROTOCOL_MAX?: string;
   /** 0 = no automatic compaction. */
   readonly COMPACTION_KEEP_REVISIONS?: string;
   readonly COMPACTION_KEEP_MS?: string;
@@ -89,6 +91,7 @@ function boundsOf(variables: NodeVariables): Omit<NodeConfig, "id" | "members" |
     quotaBytes: integerOf("QUOTA_BYTES", QUOTA_BYTES, QUOTA_BYTES_DEFAULT, 1 << 20, most),
     logKeepEntries: integerOf("LOG_KEEP_ENTRIES", variables.LOG_KEEP_ENTRIES, LOG_KEEP_ENTRIES_DEFAULT, 10, 1_000_000),
     housekeepingMs: integerOf("HOUSEKEEPING_MS", variables.HOUSEKEEPING_MS, HOUSEKEEPING_MS_DEFAULT, 10, 3_600_000),
+    protocolMax: integerOf("PROTOCOL_MAX", variables.PROTOCOL_MAX, PROTOCOL_MAX, PROTOCOL_MIN, PROTOCOL_MAX),
     logKeepBytes: integerOf("LOG_KEEP_BYTES", variables.LOG_KEEP_BYTES, LOG_KEEP_BYTES_DEFAULT, 4 << 20, most),
     compaction: {
       keepRevisions: integerOf(

@@ -12,10 +12,12 @@ import { noticeRequest, wakeUp } from "./sleep.ts";
 import { onSnapshotChunk } from "./snapshot-intake.ts";
 import { onSnapshotRequest } from "./snapshot-source.ts";
 import { isMet, noticeHello } from "./strangers.ts";
+import { noticeVersion } from "./versions.ts";
 
 export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): void {
   const { from, fromIncarnation, body } = envelope;
   if (envelope.to !== state.config.id || !state.config.members.includes(from) || from === state.config.id) return;
+  noticeVersion(state, envelope);
   const { running, identity } = state;
   if (body.kind === "hello") {
     onHello(state, envelope, body);

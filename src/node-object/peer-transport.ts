@@ -15,7 +15,7 @@
 import { PEER_HEADER } from "../api/separate-node.ts";
 import { unreachable } from "../base/assert.ts";
 import type { NodeId } from "../raft/types.ts";
-import { decodeFrame, encodeFrame } from "./codec.ts";
+import { decodeFrame, encodeFrames } from "./codec.ts";
 import type { PeerBody, PeerEnvelope, Transport } from "./ports.ts";
 
 const FETCHES_IN_FLIGHT_MAX = 64;
@@ -95,12 +95,15 @@ export class PeerTransport implements Transport {
   send(envelope: PeerEnvelope): void {
     const peer = this.#peers.get(envelope.to);
     if (peer === undefined) return;
-    const frame = encodeFrame(envelope);
-    if (usesStream(envelope.body) && !this.#resting) {
-      if (this.#sendOnStream(envelope.to, peer, frame)) return;
-      this.#dial(envelope.to, peer);
+    for (const frame of encodeFrames(envelope)) this.#sendFrame(envelope, peer, frame);
+  }
+
+  #sendFrame({ to, body }: PeerEnvelope, peer: Peer, frame: string): void {
+    if (usesStream(body) && !this.#resting) {
+      if (this.#sendOnStream(to, peer, frame)) return;
+      this.#dial(to, peer);
     }
-    this.#post(envelope.to, peer, frame);
+    this.#post(to, peer, frame);
   }
 
   setResting(resting: boolean): void {

@@ -244,7 +244,9 @@ export type ForwardOutcome =
   | { readonly kind: "unknown" };
 
 export interface PeerEnvelope {
-  readonly protocol: 1;
+  /** The version in which this is said, and the highest that the sender speaks (versions.ts). */
+  readonly protocol: number;
+  readonly speaks: number;
   /** Null until the sender knows a cluster. */
   readonly clusterId: string | null;
   readonly from: NodeId;
@@ -340,6 +342,8 @@ export interface NodeConfig {
   readonly logKeepBytes: number;
   /** Pause between two steps of housekeeping.ts; Infinity = never. */
   readonly housekeepingMs: number;
+  /** The highest version that this node speaks (versions.ts): lower than it could only to behave as an older node does. */
+  readonly protocolMax: number;
   /** Seed of the node's own randomness (election timeouts, incarnation). */
   readonly seed: number;
 }

@@ -18,6 +18,7 @@ import { adopt, ask, HELLO_HEARTBEATS_LOST } from "./hello.ts";
 import { extraOf, incarnationsOf, names } from "./members.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { knownStranger, type Stranger } from "./strangers.ts";
+import { olderMembers } from "./versions.ts";
 
 interface LostNode {
   readonly id: NodeId;
@@ -56,6 +57,7 @@ export function readmit(state: NodeState, running: Running, nowMs: number, drive
   const { raft } = running;
   const { role } = raft;
   if (role.kind !== "leader" || isAsleep(raft) || nowMs < running.changeAtMs) return;
+  if (olderMembers(state, running).length > 0) return;
   const { index, membership } = newestMembership(raft.log);
   if ((membership.learners.length === 0 && running.strangers.size === 0) || index > raft.commit) return;
   const lost = nextLost(state, running, nowMs);

@@ -23,6 +23,7 @@ import type { SnapshotIntake } from "./snapshot-intake.ts";
 import type { ServedSnapshot } from "./snapshot-source.ts";
 import type { Stranger } from "./strangers.ts";
 import type { TopicRelay } from "./topic-relay.ts";
+import { versionFor } from "./versions.ts";
 
 /** The pure parts, so that the simulator can put a deliberate bug into one of them. */
 export interface Core {
@@ -49,6 +50,8 @@ export interface NodeState {
   alarmAtWallMs: number | null;
   /** Ids of calls, forwards and read contexts: random start, so that a reply to an earlier instance matches none. */
   nextId: number;
+  /** The highest version that each peer speaks, as far as it has been heard (versions.ts). */
+  readonly spoken: Map<NodeId, number>;
   readonly calls: Calls;
   readonly reads: Reads;
   relay: TopicRelay;
@@ -210,9 +213,18 @@ export function sendPeer(state: NodeState, to: NodeId, body: PeerBody): void {
   const { clusterId, heard, raft } = running;
   const toIncarnation = heard?.id === to ? heard.incarnation : incarnationOf(raft.log, to);
   if (toIncarnation === null) return;
-  const { incarnation } = identity;
-  const from = config.id;
-  state.ports.transport.send({ protocol: 1, clusterId, from, fromIncarnation: incarnation, to, toIncarnation, body });
+  const protocol = versionFor(state, to, body);
+  if (protocol === null) return;
+  state.ports.transport.send({
+    protocol,
+    speaks: config.protocolMax,
+    clusterId,
+    from: config.id,
+    fromIncarnation: identity.incarnation,
+    to,
+    toIncarnation,
+    body,
+  });
 }
 
 /** Set while this node serves clients: one that has lost its storage runs, but knows nothing of its own. */

@@ -143,6 +143,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     helloAtMs: Number.POSITIVE_INFINITY,
     alarmAtWallMs: null,
     nextId: nextInteger(random, 1, 2 ** 31) * 2 ** 16,
+    spoken: new Map(),
     calls: {
       open: new Map(),
       byIndex: new Map(),

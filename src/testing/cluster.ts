@@ -34,6 +34,7 @@ import { createRandom, nextFloat, nextInteger, type Random } from "../base/rando
 import { Concord } from "../client/concord.ts";
 import type { ClientClock, ConnectOptions } from "../client/options.ts";
 import type { NodeConfig, PeerEnvelope } from "../node-object/ports.ts";
+import { PROTOCOL_MAX } from "../node-object/versions.ts";
 import type { NodeId } from "../raft/types.ts";
 import { eventLoopTurn } from "./event-loop.ts";
 import { Gateway } from "./gateway.ts";
@@ -404,6 +405,7 @@ const BOUNDS = {
   logKeepEntries: LOG_KEEP_ENTRIES_DEFAULT,
   logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
   housekeepingMs: HOUSEKEEPING_MS_DEFAULT,
+  protocolMax: PROTOCOL_MAX,
   compaction: {
     keepRevisions: COMPACTION_KEEP_REVISIONS_DEFAULT,
     keepMs: COMPACTION_KEEP_MS_DEFAULT,

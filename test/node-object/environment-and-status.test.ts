@@ -43,6 +43,7 @@ describe("names and variables", () => {
       logKeepEntries: 10_000,
       logKeepBytes: 64 << 20,
       housekeepingMs: 1000,
+      protocolMax: 2,
       compaction: { keepRevisions: 100_000, keepMs: 600_000, historyBytesMax: 2 ** 30 },
       electionTimeoutMsMin: 300,
       electionTimeoutMsMax: 600,
