@@ -7,6 +7,8 @@
  * L3. Every keep-alive has a fresh deadline of its own; none is inherited, none outlives L1 (S84).
  * L4. Only an answer to a keep-alive renews: a connection that is open, or answers pings, says nothing (S84).
  * L5. After the end no timer is left, and by `close` no lease, also if its grant was still on the way (S34).
+ * L6. A late answer is an answer: while a keep-alive is waited for, further ones are sent beside it, a bounded number, and
+ *     whichever succeeds renews from when it was sent. Behind a burst of others all are late, and none is lost.
  *
  * Must not: renew under an idempotency key. A kept result would say "alive" of a lease that ended since (S30).
  */
@@ -20,6 +22,8 @@ import type { LinkedController } from "./signals.ts";
 
 /** The allowed clock skew of a leader, `MAX_SKEW_MS` of design 02 §3. */
 const SKEW_MS_MAX = 1_000;
+/** A keep-alive is waited for as long as so many attempts take. */
+const ATTEMPTS_BESIDE = 4;
 
 export interface KeepOptions {
   /** Time to live of the lease, in whole seconds, at least 1. */
@@ -203,26 +207,46 @@ export class LeaseKeeper {
       await sleepUntil(clock, dueMs, term.ended.signal);
       // After a sleep of the machine the clock comes first, then the network (S84).
       if (!this.#isAlive(term)) return;
-      const { attemptMs, pauses } = leaseTimes(term.ttlS);
-      const timeoutMs = Math.min(attemptMs, deadlineOf(term) - clock.nowMs());
-      try {
-        // Each failure counts twice: a short lease has no time to try a way again.
-        await this.#keepAlive(term, timeoutMs, 2 * failures + 1);
-        failures = 0;
-        dueMs = term.sentMs + leaseTimes(term.ttlS).renewAfterMs;
-      } catch (error) {
-        if (isUnknownLease(error)) return this.#end(term, "unknown_lease", error);
-        // Whatever else it was: only time decides (L2).
-        term.cause = error;
-        failures += 1;
-        dueMs = clock.nowMs() + backoffMs(failures, random(), pauses);
-      }
+      // Each failure counts twice: a short lease has no time to try a way again.
+      await this.#attempt(term, 2 * failures + 1);
+      if (term.ended.signal.aborted) return;
+      const { pauses, renewAfterMs } = leaseTimes(term.ttlS);
+      // It may be an earlier attempt that was answered.
+      const isRenewed = term.sentMs + renewAfterMs > clock.nowMs();
+      failures = isRenewed ? 0 : failures + 1;
+      dueMs = isRenewed ? term.sentMs + renewAfterMs : clock.nowMs() + backoffMs(failures, random(), pauses);
     }
+  }
+
+  /** One keep-alive, until it has ended or is late: then it goes on beside the next one (L6). */
+  #attempt(term: Term, attempt: number): Promise<void> {
+    const { clock } = this.#context;
+    const { attemptMs } = leaseTimes(term.ttlS);
+    const nowMs = clock.nowMs();
+    const timeoutMs = Math.max(1, Math.min(ATTEMPTS_BESIDE * attemptMs, deadlineOf(term) - nowMs));
+    return new Promise((resolve) => {
+      const cancel = callAt(clock, nowMs + attemptMs, () => {
+        const detail = `A keep-alive of lease ${term.id} has no answer for ${attemptMs} ms.`;
+        term.cause ??= new ConcordError({ code: "timeout", reason: "late", detail });
+        resolve();
+      });
+      const done = () => {
+        cancel();
+        resolve();
+      };
+      this.#keepAlive(term, timeoutMs, attempt).then(done, (error: unknown) => {
+        if (isUnknownLease(error)) this.#end(term, "unknown_lease", error);
+        // Whatever else it was: only time decides (L2).
+        else term.cause = error;
+        done();
+      });
+    });
   }
 
   async #keepAlive(term: Term, timeoutMs: number, attempt: number): Promise<void> {
     const sentMs = this.#context.clock.nowMs();
     const { ttl_s } = await this.#calls.keepAlive(term.id, { timeoutMs, signal: term.ended.signal, attempt });
+    if (sentMs < term.sentMs) return; // a later one was faster
     term.sentMs = sentMs;
     term.ttlS = ttl_s;
     term.cause = null;
@@ -317,7 +341,7 @@ export function leaseTimes(ttlS: number) {
   return {
     trustedMs: ttlMs - Math.min(SKEW_MS_MAX, ttlMs / 3),
     renewAfterMs: ttlMs / 3,
-    /** One keep-alive; several fit between the first that fails and the end. */
+    /** Before one keep-alive is late; several fit between the first that is and the end. */
     attemptMs: between(500, ttlMs / 6, 5_000),
     /** Between failures: short against the TTL, so that what comes back late is still used. */
     pauses: { minMs: 20, maxMs: between(50, ttlMs / 20, 1_000) },

@@ -94,14 +94,22 @@ function bodyBlock(body: PeerBody): { readonly head: unknown; readonly tail: str
       const { entries, ...message } = body.message;
       return { head: { kind: "raft", message }, tail: entries.length === 0 ? "" : encodeEntries(entries) };
     }
-    case "forward":
-    case "topic": {
-      const { payload, ...head } = body;
-      return { head, tail: payload };
+    case "forward": {
+      const calls = body.calls.map(({ id, payload, timeoutMs, isUrgent }) => [id, payload.length, timeoutMs, isUrgent]);
+      return { head: { ...body, calls }, tail: body.calls.map(({ payload }) => payload).join("") };
+    }
+    case "topics": {
+      const messages = body.messages.map(({ topic, payload }) => [topic, payload.length]);
+      return { head: { ...body, messages }, tail: body.messages.map(({ payload }) => payload).join("") };
     }
     case "forward_reply": {
-      if (body.outcome.kind !== "outcome") return { head: body, tail: "" };
-      return { head: { kind: body.kind, id: body.id, outcome: { kind: "outcome" } }, tail: body.outcome.outcome };
+      let tail = "";
+      const replies = body.replies.map(({ id, outcome }) => {
+        if (outcome.kind !== "outcome") return [id, 0, outcome];
+        tail += outcome.outcome;
+        return [id, outcome.outcome.length, { kind: "outcome" }];
+      });
+      return { head: { ...body, replies }, tail };
     }
     default:
       return unreachable(body);
@@ -140,7 +148,7 @@ function refused(reason: string): Decoded {
 
 function bodyOf(head: unknown, tail: string): PeerBody | null {
   if (!isObject(head)) return null;
-  // Only four kinds carry text behind the line; on any other it is a sign of a mixed-up frame.
+  // Only these kinds carry text behind the line; on any other it is a sign of a mixed-up frame.
   const bare = tail === "";
   switch (head.kind) {
     case "raft": {
@@ -153,19 +161,47 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
       if (membership === null || typeof reply !== "boolean" || !isCounter(question) || !bare) return null;
       return { kind: "hello", membership, reply, question };
     }
-    case "forward":
-      if (!isCounter(head.id) || !isCounter(head.term) || !isCounter(head.timeoutMs)) return null;
-      return { kind: "forward", id: head.id, term: head.term, payload: tail, timeoutMs: head.timeoutMs };
-    case "forward_reply": {
-      const outcome = forwardOutcomeOf(head.outcome, tail);
-      if (!isCounter(head.id) || outcome === null) return null;
-      return { kind: "forward_reply", id: head.id, outcome };
+    case "forward": {
+      const calls = partsOf(head.calls, tail, ([id, , timeoutMs, isUrgent], payload) => {
+        if (!isCounter(id) || !isCounter(timeoutMs) || typeof isUrgent !== "boolean") return null;
+        return { id, payload, timeoutMs, isUrgent };
+      });
+      return calls === null || !isCounter(head.term) ? null : { kind: "forward", term: head.term, calls };
     }
-    case "topic":
-      return isName(head.topic) ? { kind: "topic", topic: head.topic, payload: tail } : null;
+    case "forward_reply": {
+      const replies = partsOf(head.replies, tail, ([id, , outcomeHead], text) => {
+        const outcome = forwardOutcomeOf(outcomeHead, text);
+        return isCounter(id) && outcome !== null ? { id, outcome } : null;
+      });
+      return replies === null ? null : { kind: "forward_reply", replies };
+    }
+    case "topics": {
+      const messages = partsOf(head.messages, tail, ([topic], payload) => (isName(topic) ? { topic, payload } : null));
+      return messages === null ? null : { kind: "topics", messages };
+    }
     default:
       return null;
   }
+}
+
+/** Items whose second field is the length of their text, which stand one behind the other in `tail` and fill it. */
+function partsOf<T>(
+  heads: unknown,
+  tail: string,
+  read: (head: readonly unknown[], text: string) => T | null,
+): T[] | null {
+  if (!Array.isArray(heads)) return null;
+  const parts: T[] = [];
+  let position = 0;
+  for (const head of heads as unknown[]) {
+    const units: unknown = Array.isArray(head) ? head[1] : null;
+    if (!Array.isArray(head) || !isCounter(units) || position + units > tail.length) return null;
+    const part = read(head, tail.slice(position, position + units));
+    if (part === null) return null;
+    parts.push(part);
+    position += units;
+  }
+  return position === tail.length ? parts : null;
 }
 
 function forwardOutcomeOf(head: unknown, tail: string): ForwardOutcome | null {

@@ -58,6 +58,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     heard: null,
     batches: [],
     taken: new Map(),
+    replies: new Map(),
     digests: new Map([[machine.appliedIndex, machine.digest]]),
     duties: NO_DUTIES,
     hub: openHub(ports, machine.revision, state.core.hubLimits),

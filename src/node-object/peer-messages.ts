@@ -1,6 +1,7 @@
 /** What a peer says, on its way to the part of the runtime that it is for. */
 import { isForStrangers } from "../raft/step.ts";
 import type { Message } from "../raft/types.ts";
+import { onForward, onForwardReply } from "./forwarding.ts";
 import { onHello } from "./hello.ts";
 import { incarnationOf } from "./members.ts";
 import type { PeerEnvelope } from "./ports.ts";
@@ -8,7 +9,6 @@ import { nextLost } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { noticeRequest, wakeUp } from "./sleep.ts";
 import { isMet, noticeHello } from "./strangers.ts";
-import { onForward, onForwardReply } from "./waiters.ts";
 
 export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): void {
   const { from, fromIncarnation, body } = envelope;
@@ -35,11 +35,11 @@ export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): 
       noticeRequest(state, running, drive);
       onForward(state, running, from, body);
       return;
-    case "topic":
-      state.ports.watchers.topic(body.topic, body.payload);
+    case "topics":
+      for (const { topic, payload } of body.messages) state.ports.watchers.topic(topic, payload);
       return;
     case "forward_reply":
-      onForwardReply(state, body.id, body.outcome);
+      for (const reply of body.replies) onForwardReply(state, reply);
       return;
   }
 }

@@ -93,19 +93,27 @@ export type PeerBody =
       readonly question: number;
     }
   /**
-   * A follower hands a client's command to the leader of `term`. A leader takes an id once in its term and refuses any
-   * other term, so a repeated or late message can never propose a command twice.
+   * A follower hands commands of its clients to the leader of `term`, in order. A leader takes an id once in its term and
+   * refuses any other term, so a repeated or late message can never propose a command twice.
    */
-  | {
-      readonly kind: "forward";
-      readonly id: number;
-      readonly term: number;
-      readonly payload: string;
-      readonly timeoutMs: number;
-    }
-  | { readonly kind: "forward_reply"; readonly id: number; readonly outcome: ForwardOutcome }
-  /** A message of a topic for the subscribers of the receiver. Lossy; wakes no consensus. `payload`: JSON text. */
-  | { readonly kind: "topic"; readonly topic: string; readonly payload: string };
+  | { readonly kind: "forward"; readonly term: number; readonly calls: readonly ForwardedCall[] }
+  | { readonly kind: "forward_reply"; readonly replies: readonly ForwardReply[] }
+  /** Messages of topics for the subscribers of the receiver. Lossy; wakes no consensus. `payload`: JSON text. */
+  | { readonly kind: "topics"; readonly messages: readonly { readonly topic: string; readonly payload: string }[] };
+
+export interface ForwardedCall {
+  readonly id: number;
+  readonly payload: string;
+  /** What is left of its caller's patience. */
+  readonly timeoutMs: number;
+  /** Goes before those that are not (call-queue.ts). */
+  readonly isUrgent: boolean;
+}
+
+export interface ForwardReply {
+  readonly id: number;
+  readonly outcome: ForwardOutcome;
+}
 
 /** `outcome`: the JSON text of the command's outcome. `not_leader`, `overloaded`: nothing was proposed. `unknown`: it may be. */
 export type ForwardOutcome =

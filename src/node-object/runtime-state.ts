@@ -13,11 +13,13 @@ import type { Event, NodeId, Output } from "../raft/types.ts";
 import type { HistoryView } from "../watch/history-view.ts";
 import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
+import type { CallQueue } from "./call-queue.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf } from "./members.ts";
-import type { Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
+import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
 import type { Stranger } from "./strangers.ts";
+import type { TopicRelay } from "./topic-relay.ts";
 
 /** The pure parts, so that the simulator can put a deliberate bug into one of them. */
 export interface Core {
@@ -46,6 +48,7 @@ export interface NodeState {
   nextId: number;
   readonly calls: Calls;
   readonly reads: Reads;
+  relay: TopicRelay;
   /** No deadline is due before this (monotonic ms). */
   sweepAtMs: number;
 }
@@ -75,6 +78,8 @@ export interface Running {
   readonly startTerm: number;
   /** Ids of forwards that this instance took, per peer, oldest first (ports: `forward`). */
   readonly taken: Map<NodeId, Set<number>>;
+  /** Answers to forwards, per peer: those of a turn go in one message. */
+  readonly replies: Map<NodeId, ForwardReply[]>;
   /** Digests after the last entries, by index. */
   readonly digests: Map<number, string>;
   duties: Duties;
@@ -104,9 +109,20 @@ export interface Calls {
   readonly open: Map<number, Call>;
   /** Calls by the index of their entry. */
   readonly byIndex: Map<number, Call>;
-  /** Calls that wait on the leader for their batch, in order of arrival. */
-  queue: Call[];
+  /** On the leader: to be proposed. */
+  readonly queue: CallQueue;
+  /** On any other node: to be handed over to the leader. */
+  readonly outbound: CallQueue;
+  /** Messages to the leader that it has not answered in full, oldest first. */
+  underWay: ForwardBatch[];
+  /** Of all open calls. */
   queuedBytes: number;
+}
+
+export interface ForwardBatch {
+  readonly sentAtMs: number;
+  /** Ids of its calls that are open still. */
+  readonly unanswered: Set<number>;
 }
 
 export interface Call {
@@ -119,6 +135,7 @@ export interface Call {
    * leader's own, ends with its leadership.
    */
   readonly repeat: "keyed" | "once" | "duty";
+  readonly isUrgent: boolean;
   deadlineMs: number;
   readonly respond: (reply: CallReply) => void;
   /** A try of it was forwarded and never answered: it may be proposed, whatever a later try says (W2). */
@@ -131,7 +148,8 @@ export interface Call {
 export type CallPhase =
   /** No leader is known, or it refused: routed again at `retryAtMs`, or when the leader changes. */
   | { readonly kind: "unrouted"; readonly retryAtMs: number }
-  | { readonly kind: "queued" }
+  /** Waits here for its batch, to be proposed or to be handed over. */
+  | { readonly kind: "queued"; readonly sinceMs: number }
   | { readonly kind: "proposed"; readonly index: number; readonly term: number }
   | { readonly kind: "forwarded"; readonly leader: NodeId; readonly againAtMs: number };
 

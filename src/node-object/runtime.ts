@@ -28,6 +28,8 @@ import {
   sweepReads,
   waitForRevision,
 } from "./barriers.ts";
+import { createCallQueue } from "./call-queue.ts";
+import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
 import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
@@ -55,6 +57,7 @@ import {
   quiesceIfIdle,
   wakeUp,
 } from "./sleep.ts";
+import { createTopicRelay, publishTopic, relayAtMs, relayTopics } from "./topic-relay.ts";
 import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
   acknowledgeWatch,
@@ -134,8 +137,16 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     helloAtMs: Number.POSITIVE_INFINITY,
     alarmAtWallMs: null,
     nextId: nextInteger(random, 1, 2 ** 31) * 2 ** 16,
-    calls: { open: new Map(), byIndex: new Map(), queue: [], queuedBytes: 0 },
+    calls: {
+      open: new Map(),
+      byIndex: new Map(),
+      queue: createCallQueue(),
+      outbound: createCallQueue(),
+      underWay: [],
+      queuedBytes: 0,
+    },
     reads: { waiting: [], asked: null, confirmed: [], revisions: [] },
+    relay: createTopicRelay(),
     sweepAtMs: Number.POSITIVE_INFINITY,
   };
   return {
@@ -174,7 +185,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
       requestProgress: (connection, watchId) => turn(state, () => requestWatchProgress(state, connection, watchId)),
       closeConnection: (connection) => turn(state, () => closeWatches(state, connection)),
     },
-    publishTopic: (topic, payload) => turn(state, () => publishTopic(state, topic, payload)),
+    publishTopic: (topic, payload) => turn(state, () => publishTopic(state, { topic, payload })),
     position: () => position(state),
     status: () => status(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
@@ -276,15 +287,6 @@ function beginIfMember(state: NodeState): void {
   if (membership.kind === "formed") wakeUp(state, running, drive);
 }
 
-/** Lossy: whoever cannot be reached now hears nothing (design 01 §4). */
-function publishTopic(state: NodeState, topic: string, payload: string): void {
-  if (state.running === null || state.halted !== null) return;
-  state.ports.watchers.topic(topic, payload);
-  for (const id of state.config.members) {
-    if (id !== state.config.id) sendPeer(state, id, { kind: "topic", topic, payload });
-  }
-}
-
 /** Feeds one event to the core and carries out what must leave or be written, in order (N1). */
 function drive(state: NodeState, running: Running, event: Event): DriveResult {
   const { clock, storage } = state.ports;
@@ -315,6 +317,7 @@ function settle(state: NodeState): void {
   beginIfMember(state);
   const { running } = state;
   const nowMs = state.ports.clock.nowMs();
+  relayTopics(state, nowMs);
   if (nowMs >= state.sweepAtMs) {
     state.sweepAtMs = Math.min(sweepCalls(state, nowMs), sweepReads(state, nowMs));
   }
@@ -329,11 +332,15 @@ function settle(state: NodeState): void {
   }
   noticeAdmission(state, running);
   applyCommitted(state, running);
+  // Before this turn's own writes, which would hold them back.
+  sendReplies(state, running);
   askForContext(state, running, drive);
   runDuties(state, running, nowMs);
   readmit(state, running, nowMs, drive);
+  forwardQueued(state, running);
   proposeQueued(state, running, drive);
   applyCommitted(state, running);
+  sendReplies(state, running);
   serveReads(state, running);
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
@@ -346,7 +353,7 @@ function settle(state: NodeState): void {
 function arm(state: NodeState): void {
   if (state.halted !== null) return; // a halted node arms nothing
   const { running } = state;
-  let atMs = Math.min(state.helloAtMs, state.sweepAtMs);
+  let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state));
   if (running !== null) {
     const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
     atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs);

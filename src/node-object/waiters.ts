@@ -5,16 +5,13 @@
  * W2. A call that may have been appended anywhere ends with its outcome or `unknown`, never with a definite failure.
  * W3. A call without an idempotency key is handed to one leader of one term, once.
  */
-import { unreachable } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { LOG_ROW_BYTES_MAX, PROPOSALS_IN_FLIGHT_BYTES_MAX, PROPOSALS_IN_FLIGHT_MAX } from "../base/limits.ts";
 import type { Command, CommandResult, Outcome, Proposal } from "../kv/command.ts";
 import { type Applied, evaluateQuery } from "../kv/machine.ts";
 import { isGrowing } from "../kv/quota.ts";
-import { leaderOf } from "../raft/state.ts";
-import type { NodeId } from "../raft/types.ts";
-import type { ForwardOutcome, PeerBody } from "./ports.ts";
+import { ENTRY_OVERHEAD_BYTES, enqueue, isEmpty, isOverdue, removeCalls, takeAll, takeBatch } from "./call-queue.ts";
 import {
   type Call,
   type CallReply,
@@ -23,17 +20,11 @@ import {
   nextId,
   type Running,
   routableLeader,
-  sendPeer,
   sweepBy,
 } from "./runtime-state.ts";
 
 /** Batches under way at once: while they are, later proposals gather into the next (group commit). */
 const BATCHES_IN_FLIGHT_MAX = 2;
-const BATCH_ENTRIES_MAX = 1024;
-/** Forward ids remembered per peer. */
-const TAKEN_IDS_MAX = 65_536;
-/** JSON around the payload in a log row. */
-const ENTRY_OVERHEAD_BYTES = 256;
 const NO_SPACE: Outcome<CommandResult> = {
   ok: false,
   revision: 0,
@@ -56,7 +47,8 @@ export function openCall(
     answer({ kind: "not_leader" });
     return;
   }
-  admit(state, payload, proposal.idempotency === undefined ? "once" : "keyed", timeoutMs, answer);
+  const repeat = proposal.idempotency === undefined ? "once" : "keyed";
+  admit(state, { payload, repeat, isUrgent: isUrgent(proposal.command) }, timeoutMs, answer);
 }
 
 /** A command of the leader's own: proposed here or not at all. `respond` says whether it was applied. */
@@ -67,57 +59,23 @@ export function proposeDuty(
   respond: (applied: boolean) => void,
 ): void {
   const proposal: Proposal = { format: 1, command };
-  admit(state, JSON.stringify(proposal), "duty", timeoutMs, (reply) => respond(reply.kind === "outcome"));
+  const wish = { payload: JSON.stringify(proposal), repeat: "duty", isUrgent: true } as const;
+  admit(state, wish, timeoutMs, (reply) => respond(reply.kind === "outcome"));
 }
 
-/**
- * A peer hands over a call of one of its clients. `not_leader` promises that no copy of this message was proposed: what
- * this instance took it remembers, and for a term that another instance of this node led it cannot promise anything.
- */
-export function onForward(
+/** What goes before everything else that waits (call-queue.ts Q1). */
+function isUrgent({ kind }: Command): boolean {
+  return kind === "lease_keep_alive" || kind === "lease_revoke";
+}
+
+/** Takes a call on, or refuses it at once. */
+export function admit(
   state: NodeState,
-  running: Running,
-  from: NodeId,
-  body: Extract<PeerBody, { kind: "forward" }>,
-): void {
-  const reply = (outcome: ForwardOutcome) => sendPeer(state, from, { kind: "forward_reply", id: body.id, outcome });
-  const taken = running.taken.get(from) ?? new Set();
-  running.taken.set(from, taken);
-  if (taken.has(body.id)) return; // a repeated message: the first one is answered
-  if (running.raft.role.kind !== "leader" || body.term !== running.raft.term) {
-    // Terms up to the start may have been led by an earlier instance, terms above our own by a later one.
-    const mayHaveLed = body.term <= running.startTerm || body.term > running.raft.term;
-    reply(mayHaveLed ? { kind: "unknown" } : { kind: "not_leader", leader: leaderOf(running.raft) });
-    return;
-  }
-  taken.add(body.id);
-  if (taken.size > TAKEN_IDS_MAX) {
-    for (const oldest of taken) {
-      taken.delete(oldest);
-      break;
-    }
-  }
-  admit(state, body.payload, "once", body.timeoutMs, (answer) => reply(forwardOutcome(answer)));
-}
-
-function forwardOutcome(reply: CallReply): ForwardOutcome {
-  switch (reply.kind) {
-    case "outcome":
-      return { kind: "outcome", outcome: JSON.stringify(reply.outcome) };
-    case "not_leader":
-      return { kind: "not_leader", leader: null };
-    default:
-      return reply;
-  }
-}
-
-function admit(
-  state: NodeState,
-  payload: string,
-  repeat: Call["repeat"],
+  wish: Pick<Call, "payload" | "repeat" | "isUrgent">,
   timeoutMs: number,
   respond: (reply: CallReply) => void,
 ): void {
+  const { payload } = wish;
   const payloadBytes = utf8Length(payload);
   const { calls } = state;
   const full =
@@ -129,10 +87,9 @@ function admit(
   const deadlineMs = state.ports.clock.nowMs() + timeoutMs;
   const phase = { kind: "unrouted", retryAtMs: 0 } as const;
   const call: Call = {
+    ...wish,
     id: nextId(state),
-    payload,
     payloadBytes,
-    repeat,
     deadlineMs,
     respond,
     exposed: false,
@@ -145,8 +102,8 @@ function admit(
   route(state, call);
 }
 
-/** Towards the leader: into the own queue, or by one hop to the peer that leads. */
-function route(state: NodeState, call: Call): void {
+/** Towards the leader: into the own queue, or into the one for the peer that leads. */
+export function route(state: NodeState, call: Call): void {
   const { running } = state;
   if (call.phase.kind === "forwarded") call.exposed = true; // nobody has said what became of that try
   const nowMs = state.ports.clock.nowMs();
@@ -161,32 +118,15 @@ function route(state: NodeState, call: Call): void {
     sweepBy(state, retryAtMs);
     return;
   }
-  if (leader === state.config.id) {
-    if (isRefusedForSpace(state, running, call)) {
-      close(state, call, call.exposed ? { kind: "unknown" } : { kind: "outcome", outcome: NO_SPACE });
-      return;
-    }
-    call.phase = { kind: "queued" };
-    state.calls.queue.push(call);
+  const { queue, outbound } = state.calls;
+  const isHere = leader === state.config.id;
+  if (isHere && isRefusedForSpace(state, running, call)) {
+    close(state, call, call.exposed ? { kind: "unknown" } : { kind: "outcome", outcome: NO_SPACE });
     return;
   }
-  // A new id for each try: a late reply to an earlier one matches nothing.
-  state.calls.open.delete(call.id);
-  call.id = nextId(state);
-  state.calls.open.set(call.id, call);
-  const againAtMs =
-    call.repeat === "keyed" ? nowMs + resendAfterMs(state) * 2 ** call.forwards : Number.POSITIVE_INFINITY;
-  call.forwards += 1;
-  call.phase = { kind: "forwarded", leader, againAtMs };
-  const timeoutMs = Math.max(1, Math.floor(call.deadlineMs - nowMs));
-  sendPeer(state, leader, {
-    kind: "forward",
-    id: call.id,
-    term: running.raft.term,
-    payload: call.payload,
-    timeoutMs,
-  });
-  sweepBy(state, againAtMs);
+  const next = isHere ? queue : outbound;
+  if (!call.isUrgent && isOverdue(next, nowMs)) close(state, call, { kind: "overloaded" });
+  else enqueue(next, call, nowMs);
 }
 
 /** While the quota is used up only what does not grow the state goes on; a kept result is still told. */
@@ -200,38 +140,8 @@ function isRefusedForSpace(state: NodeState, running: Running, call: Call): bool
   return !(known.ok && known.result.kind === "txn_result" && known.result.status === "known");
 }
 
-/** Longer than an election: a leader that is gone is noticed by then, and its calls are routed anew at once. */
-function resendAfterMs(state: NodeState): number {
-  return 4 * state.config.electionTimeoutMsMax;
-}
-
-export function onForwardReply(state: NodeState, id: number, outcome: ForwardOutcome): void {
-  const call = state.calls.open.get(id);
-  if (call === undefined || call.phase.kind !== "forwarded") return; // answered, or sent again under another id
-  switch (outcome.kind) {
-    case "outcome":
-      close(state, call, { kind: "outcome", outcome: JSON.parse(outcome.outcome) });
-      return;
-    case "not_leader":
-      routeLater(state, call);
-      return;
-    case "unknown":
-      // Under its key it may be asked again, as long as its caller waits: most outcomes are known a moment later.
-      if (call.repeat !== "keyed") close(state, call, outcome);
-      else {
-        call.exposed = true;
-        routeLater(state, call);
-      }
-      return;
-    case "overloaded":
-      close(state, call, outcome);
-      return;
-    default:
-      unreachable(outcome);
-  }
-}
-
-function routeLater(state: NodeState, call: Call): void {
+/** A node that should have led does not: asked again in a moment. */
+export function routeLater(state: NodeState, call: Call): void {
   const retryAtMs = state.ports.clock.nowMs() + state.config.heartbeatMs;
   call.phase = { kind: "unrouted", retryAtMs };
   sweepBy(state, retryAtMs);
@@ -241,16 +151,9 @@ function routeLater(state: NodeState, call: Call): void {
 export function proposeQueued(state: NodeState, running: Running, drive: Drive): void {
   const { calls } = state;
   while (running.batches[0] !== undefined && running.batches[0] <= running.raft.commit) running.batches.shift();
-  if (calls.queue.length === 0 || running.raft.role.kind !== "leader") return;
+  if (isEmpty(calls.queue) || running.raft.role.kind !== "leader") return;
   if (running.batches.length >= BATCHES_IN_FLIGHT_MAX) return;
-  let bytes = 0;
-  let count = 0;
-  for (const call of calls.queue) {
-    bytes += call.payloadBytes + ENTRY_OVERHEAD_BYTES;
-    if (count > 0 && (bytes > LOG_ROW_BYTES_MAX || count >= BATCH_ENTRIES_MAX)) break;
-    count += 1;
-  }
-  const batch = calls.queue.splice(0, count);
+  const batch = takeBatch(calls.queue);
   const { proposed } = drive(state, running, { kind: "propose", payloads: batch });
   if (proposed === null) {
     for (const call of batch) route(state, call);
@@ -261,7 +164,7 @@ export function proposeQueued(state: NodeState, running: Running, drive: Drive):
     call.phase = { kind: "proposed", index, term: proposed.term };
     calls.byIndex.set(index, call);
   });
-  running.batches.push(proposed.firstIndex + count - 1);
+  running.batches.push(proposed.firstIndex + batch.length - 1);
 }
 
 /** Entries were applied: whoever proposed them here is answered. */
@@ -282,9 +185,8 @@ export function rerouteCalls(state: NodeState, running: Running): void {
   const leads = running.raft.role.kind === "leader";
   const nowMs = state.ports.clock.nowMs();
   running.batches.length = 0;
-  const queued = state.calls.queue;
-  state.calls.queue = [];
-  for (const call of queued) route(state, call);
+  state.calls.underWay = [];
+  for (const call of [...takeAll(state.calls.queue), ...takeAll(state.calls.outbound)]) route(state, call);
   for (const call of [...state.calls.open.values()]) {
     if (call.phase.kind === "unrouted") route(state, call);
     else if (call.phase.kind === "forwarded" && call.repeat === "keyed") route(state, call);
@@ -298,14 +200,15 @@ export function rerouteCalls(state: NodeState, running: Running): void {
 
 /** Ends calls that are over time and repeats those that may be; returns when to look again. */
 export function sweepCalls(state: NodeState, nowMs: number): number {
+  const { open, queue, outbound } = state.calls;
+  const over = new Set([...open.values()].filter((call) => nowMs >= call.deadlineMs));
+  if (over.size > 0) for (const one of [queue, outbound]) removeCalls(one, over);
+  for (const call of over) {
+    const unsent = call.phase.kind === "unrouted" || call.phase.kind === "queued";
+    close(state, call, unsent ? { kind: "not_leader" } : { kind: "unknown" });
+  }
   let nextAtMs = Number.POSITIVE_INFINITY;
-  for (const call of [...state.calls.open.values()]) {
-    if (nowMs >= call.deadlineMs) {
-      const unsent = call.phase.kind === "unrouted" || call.phase.kind === "queued";
-      if (call.phase.kind === "queued") state.calls.queue = state.calls.queue.filter((queued) => queued !== call);
-      close(state, call, unsent ? { kind: "not_leader" } : { kind: "unknown" });
-      continue;
-    }
+  for (const call of [...open.values()]) {
     if (call.phase.kind === "unrouted" && nowMs >= call.phase.retryAtMs) route(state, call);
     const { phase } = call;
     if (phase.kind === "forwarded" && nowMs >= phase.againAtMs) route(state, call);
@@ -320,8 +223,10 @@ function repeatAtMs(call: Call): number {
   return Number.POSITIVE_INFINITY;
 }
 
-function close(state: NodeState, call: Call, reply: CallReply): void {
+/** Answers a call, which is in no queue any more. */
+export function close(state: NodeState, call: Call, reply: CallReply): void {
   state.calls.open.delete(call.id);
+  for (const { unanswered } of state.calls.underWay) unanswered.delete(call.id);
   if (call.phase.kind === "proposed" && state.calls.byIndex.get(call.phase.index) === call) {
     state.calls.byIndex.delete(call.phase.index);
   }

@@ -158,8 +158,28 @@ describe("deadlines (S84)", () => {
     await clock.advance(20_000);
     const [grant, ...rest] = server.sent;
     expect(grant?.timeoutMs).toBe(2_000);
-    expect(rest.map(({ timeoutMs }) => timeoutMs)).toEqual(rest.map(() => 1_500));
+    expect(rest.map(({ timeoutMs }) => timeoutMs)).toEqual(rest.map(() => 5_000)); // 3 s of 8 are over
     expect([rest.length, keeper.isLost]).toEqual([6, false]);
+  });
+
+  test("an answer that takes longer than an attempt renews from when it was asked for, though others were asked beside", async () => {
+    const { server, clock, keep } = createSetting();
+    server.fateOf = (kind) => (kind === "keepAlive" ? { requestMs: 10, replyMs: 3_000 } : GOOD);
+    const keeper = keep();
+    await clock.advance(60_000);
+    expect([keeper.isLost, server.isAlive(1)]).toEqual([false, true]);
+    const beside = server.sent.filter(({ sentMs }) => sentMs > clock.nowMs() - 6_000).length;
+    expect(beside).toBeLessThanOrEqual(4);
+  });
+
+  test("an answer that is late and bad counts as well", async () => {
+    const { server, clock, keep } = createSetting();
+    server.fateOf = (kind) => (kind === "keepAlive" ? { requestMs: 10, replyMs: 2_500 } : GOOD);
+    const { told } = watchLoss(keep());
+    await clock.advance(1_000);
+    server.leases.set(1, { ttlS: 9, expiresAtMs: 0 });
+    await clock.advance(4_600);
+    expect(told).toMatchObject([{ id: 1, reason: "unknown_lease" }]);
   });
 
   test("no attempt lasts beyond the time that is left", async () => {

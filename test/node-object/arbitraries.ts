@@ -138,17 +138,19 @@ export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBod
   hello: fc.record({ kind: fc.constant("hello" as const), membership, reply: fc.boolean(), question: counter }),
   forward: fc.record({
     kind: fc.constant("forward" as const),
-    id: counter,
     term: counter,
-    payload: text,
-    timeoutMs: counter,
+    calls: fc.array(fc.record({ id: counter, payload: text, timeoutMs: counter, isUrgent: fc.boolean() }), {
+      maxLength: 4,
+    }),
   }),
   forward_reply: fc.record({
     kind: fc.constant("forward_reply" as const),
-    id: counter,
-    outcome: fc.oneof(...Object.values(OUTCOMES)),
+    replies: fc.array(fc.record({ id: counter, outcome: fc.oneof(...Object.values(OUTCOMES)) }), { maxLength: 4 }),
   }),
-  topic: fc.record({ kind: fc.constant("topic" as const), topic: name, payload: text }),
+  topics: fc.record({
+    kind: fc.constant("topics" as const),
+    messages: fc.array(fc.record({ topic: name, payload: text }), { maxLength: 4 }),
+  }),
 };
 
 export function envelopeOf(body: fc.Arbitrary<PeerBody>): fc.Arbitrary<PeerEnvelope> {

@@ -96,7 +96,8 @@ describe("frames", () => {
   }
   for (const [kind, outcome] of Object.entries(OUTCOMES)) {
     test(`a forward reply "${kind}" survives encoding`, () => {
-      roundTrip(fc.record({ kind: fc.constant("forward_reply" as const), id: counter, outcome }));
+      const replies = fc.array(fc.record({ id: counter, outcome }), { maxLength: 3 });
+      roundTrip(fc.record({ kind: fc.constant("forward_reply" as const), replies }));
     });
   }
 
@@ -194,21 +195,49 @@ describe("frames", () => {
 
 describe("topics", () => {
   const bodyOf = (topic: unknown): string =>
-    encodeFrame({ ...frameOf(append(0, 0, [])), body: { kind: "topic", topic: "t", payload: "[1]" } }).replace(
-      '"topic":"t"',
-      `"topic":${JSON.stringify(topic)}`,
-    );
+    encodeFrame({
+      ...frameOf(append(0, 0, [])),
+      body: { kind: "topics", messages: [{ topic: "t", payload: "[1]" }] },
+    }).replace('["t",', `[${JSON.stringify(topic)},`);
 
   test("a topic's payload travels without being escaped", () => {
     expect(bodyOf("a\nb").endsWith("\n[1]")).toBe(true);
     expect(decodeFrame(bodyOf("a\nb"))).toMatchObject({
       ok: true,
-      envelope: { body: { topic: "a\nb", payload: "[1]" } },
+      envelope: { body: { messages: [{ topic: "a\nb", payload: "[1]" }] } },
     });
   });
 
   test("a topic without a name, or with one that is too long, is refused", () => {
     for (const topic of ["", "x".repeat(257), 1, null]) expect(decodeFrame(bodyOf(topic)).ok).toBe(false);
+  });
+});
+
+describe("several payloads in one frame", () => {
+  const forward = {
+    kind: "forward",
+    term: 3,
+    calls: [
+      { id: 1, payload: "[1]", timeoutMs: 5, isUrgent: false },
+      { id: 2, payload: '"é"', timeoutMs: 6, isUrgent: true },
+    ],
+  } as const;
+  const frame = encodeFrame({ ...frameOf(append(0, 0, [])), body: forward });
+
+  test("stand one behind the other, unescaped", () => {
+    expect(frame.endsWith('\n[1]"é"')).toBe(true);
+    expect(decodeFrame(frame)).toMatchObject({ ok: true, envelope: { body: forward } });
+  });
+
+  test("must fill the text exactly", () => {
+    for (const bad of [
+      frame.slice(0, -1),
+      `${frame}x`,
+      frame.replace("[1,3,", "[1,2,"),
+      frame.replace("[1,3,", "[1,-3,"),
+    ]) {
+      expect(decodeFrame(bad).ok).toBe(false);
+    }
   });
 });
 

@@ -54,7 +54,7 @@ const idleRuntime: Runtime = {
 
 function envelope(label: string): PeerEnvelope {
   const outcome = { kind: "outcome", outcome: label } as const;
-  const body = { kind: "forward_reply", id: 1, outcome } as const;
+  const body = { kind: "forward_reply", replies: [{ id: 1, outcome }] } as const;
   return { protocol: 1, clusterId: null, from: 1, fromIncarnation: 1, to: 2, toIncarnation: null, body };
 }
 
@@ -89,7 +89,8 @@ beforeEach(() => {
   world.timing.syncMsMin = SYNC_MS;
   world.timing.syncMsMax = SYNC_MS;
   world.intercept = ({ body }) => {
-    if (body.kind === "forward_reply" && body.outcome.kind === "outcome") sent.push(body.outcome.outcome);
+    if (body.kind !== "forward_reply") return true;
+    for (const { outcome } of body.replies) if (outcome.kind === "outcome") sent.push(outcome.outcome);
     return true;
   };
   instance = startInstance(world, hostOf(world, 1))!;

@@ -14,7 +14,8 @@ const holdForwards: Rule = (envelope) => (isForward(envelope) ? "hold" : undefin
 function listen(stage: Stage, node: number): string[] {
   const answers: string[] = [];
   stage.rules.unshift(({ from, body }) => {
-    if (from === node && body.kind === "forward_reply") answers.push(body.outcome.kind);
+    if (from === node && body.kind === "forward_reply")
+      answers.push(...body.replies.map(({ outcome }) => outcome.kind));
     return undefined;
   });
   return answers;

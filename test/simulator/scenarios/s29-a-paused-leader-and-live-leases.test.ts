@@ -74,7 +74,7 @@ test("a follower never hands a decision about leases to the leader: it ends with
   const forwarded: string[] = [];
   stage.rules = [
     ({ body }) => {
-      if (body.kind === "forward") forwarded.push(body.payload);
+      if (body.kind === "forward") forwarded.push(...body.calls.map(({ payload }) => payload));
       return undefined;
     },
   ];
