@@ -163,6 +163,20 @@ describe("loss", () => {
     await cluster.abort(1);
     await eventually(async () => (await cluster.get(4, "/x").catch(() => null))?.body.value, "kept", 10_000);
   });
+
+  test("a voter that comes back with empty storage is taken in again, and has what the others have (S08)", async () => {
+    const cluster = new TestCluster();
+    const leader = await cluster.leader();
+    const wiped = 1 + (leader % 5);
+    for (const key of ["/a", "/b"]) await cluster.put(leader, key, key);
+    const before = await cluster.status(wiped);
+    await cluster.wipe(wiped);
+    await eventually(async () => (await cluster.status(wiped))?.member, "voter", 10_000);
+    const [shown] = (await cluster.converged()).filter(({ id }) => id === wiped);
+    expect(shown).toMatchObject({ state: "formed", member: "voter" });
+    expect(shown?.incarnation).not.toBe(before?.incarnation);
+    expect((await cluster.get(wiped, "/b")).body.value).toBe("/b");
+  });
 });
 
 describe("a node that cannot trust its disk", () => {

@@ -8,13 +8,15 @@ import { META_ROW } from "../../src/kv/rows.ts";
 import type { Member, NodeConfig, PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import { truncateLog } from "../../src/raft/log.ts";
-import { peersOf, type RaftState } from "../../src/raft/state.ts";
+import type { RaftState } from "../../src/raft/state.ts";
 import type { step } from "../../src/raft/step.ts";
 import type { Envelope, Event, Message, Output, Persist } from "../../src/raft/types.ts";
 import { DATABASE_MUTANTS } from "./database-mutants.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Mutation } from "./host.ts";
-import type { Profile } from "./profile.ts";
+import { MEMBERSHIP_MUTANTS } from "./membership-mutants.ts";
+import { overridden } from "./overridden.ts";
+import { type Profile, STORMY } from "./profile.ts";
 
 export const MUTANT_SEEDS_MAX = 300;
 
@@ -28,8 +30,6 @@ type Step = typeof step;
 
 const CRASHES: readonly FaultKind[] = ["crash", "all_reset", "crash_between_statements", "commit_failure"];
 const CUTS: readonly FaultKind[] = ["full_partition", "one_way_partition", "partial_partition"];
-/** Short elections and many faults. */
-const STORMY = { faultEveryMs: 80, heartbeatMs: 30, electionTimeoutMsMin: 150, electionTimeoutMsMax: 300 } as const;
 /** Fewer faults and many clients: stale reads need a cluster that gets on while one node does not. */
 const BUSY = { ...STORMY, faultEveryMs: 500, thinkMsMax: 20, clients: 10 } as const;
 const SLOW_DISK = { syncMsMax: 8, slowSyncRate: 0.2, slowSyncMsMax: 100 } as const;
@@ -232,30 +232,6 @@ const CORE_MUTANTS: readonly Mutant[] = [
     profile: { kinds: ["wiped_disk"], amnesia: true, faultEveryMs: 80, size: 5 },
   },
   {
-    name: "change two members at once",
-    mutation: { step: changeRegardless },
-    // A leader with one follower, cut off from those whom it lets go one after the other.
-    profile: {
-      ...STORMY,
-      kinds: ["membership_change", "full_partition"],
-      electionTimeoutMsMax: 600,
-      size: 5,
-      thinkMsMax: 20,
-      clients: 10,
-    },
-  },
-  {
-    name: "a wiped node votes",
-    mutation: { ports: answerAsBefore, runtime: hearAsBefore },
-    // Who lags may lead by the vote of one that has forgotten everything.
-    profile: { ...STORMY, kinds: ["wiped_disk", "delay", "one_way_partition"], slowRate: 0.1, slowMsMax: 100, size: 3 },
-  },
-  {
-    name: "a removed node disturbs",
-    mutation: { step: campaignRegardless },
-    profile: { ...STORMY, kinds: ["membership_change", "full_partition", "crash"], size: 5 },
-  },
-  {
     name: "acknowledge to the client before the commit",
     mutation: { step: commitOnAppend },
     profile: { ...STORMY, kinds: ["crash", ...CUTS] },
@@ -264,7 +240,10 @@ const CORE_MUTANTS: readonly Mutant[] = [
 
 /** Nobody watches and nobody sleeps: the seed is about the core. */
 const AWAKE: Partial<Profile> = { quiesceAfterMs: Number.POSITIVE_INFINITY, restEveryMs: null, watchers: 0 };
-const OF_THE_CORE = CORE_MUTANTS.map((mutant) => ({ ...mutant, profile: { ...AWAKE, ...mutant.profile } }));
+const OF_THE_CORE = [...CORE_MUTANTS, ...MEMBERSHIP_MUTANTS].map((mutant) => ({
+  ...mutant,
+  profile: { ...AWAKE, ...mutant.profile },
+}));
 
 export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS];
 
@@ -322,39 +301,6 @@ const NOTHING = {
   snapshotOffer: null,
 };
 
-/** The change before this one is taken to be committed. */
-function changeRegardless(real: Step): Step {
-  return (state, event, nowMs, wallMs) => {
-    if (event.kind !== "change_membership") return real(state, event, nowMs, wallMs);
-    const { log, commit } = state;
-    const before = log.memberships;
-    log.memberships = before.map(({ index, membership }) => ({ index: Math.min(index, commit), membership }));
-    const output = real(state, event, nowMs, wallMs);
-    log.memberships = [...before, ...log.memberships.slice(before.length)];
-    return output;
-  };
-}
-
-/** Nobody is asked before a campaign, and nobody protects the leader that it hears. */
-function campaignRegardless(real: Step): Step {
-  return (state, event, nowMs, wallMs) => {
-    const vote = event.kind === "message" && event.message.kind === "vote" ? event.message : null;
-    const heard: Event =
-      event.kind === "message" && vote !== null ? { ...event, message: { ...vote, transfer: true } } : event;
-    const output = real(state, heard, nowMs, wallMs);
-    if (state.role.kind !== "pre_candidate") return output;
-    const outputs = [output];
-    for (const from of peersOf(state)) {
-      if (state.role.kind !== "pre_candidate") break;
-      const message: Message = { kind: "pre_vote_reply", term: state.term + 1, granted: true };
-      outputs.push(real(state, { kind: "message", from, message }, nowMs, wallMs));
-    }
-    const last = outputs[outputs.length - 1]!;
-    const sendLate = outputs.flatMap((one) => one.sendLate).filter(({ message }) => message.kind !== "pre_vote");
-    return { ...last, sendLate };
-  };
-}
-
 function readWithoutRound(real: Step): Step {
   return (state, event, nowMs, wallMs) => {
     const { role, commit, term } = state;
@@ -400,11 +346,6 @@ function truncateBehind(state: RaftState, event: Event, output: Output): Output 
 
 // --- around the ports ------------------------------------------------------------------------------------------------
 
-/** The same port with some members replaced; getters stay alive. */
-function overridden<T extends object>(port: T, replaced: Partial<T>): T {
-  return Object.assign(Object.create(port) as T, replaced);
-}
-
 /** Rows reach the disk one flush before the position that covers them: two writes that should be one. */
 function positionLagsBehind(ports: Ports): Ports {
   let held: string | null = null;
@@ -431,47 +372,6 @@ function ignoreDiskErrors(ports: Ports): Ports {
     }
   };
   return { ...ports, storage: overridden(ports.storage, { write }) };
-}
-
-interface Memory {
-  own: number | null;
-  /** Under which the node is still spoken to. */
-  before: number | null;
-}
-
-const MEMORIES = new WeakMap<NodeConfig, Memory>();
-
-function memoryOf(config: NodeConfig): Memory {
-  const memory = MEMORIES.get(config) ?? { own: null, before: null };
-  MEMORIES.set(config, memory);
-  return memory;
-}
-
-/** What a node says, it says under the incarnation that it had before it was wiped. */
-function answerAsBefore(ports: Ports, config: NodeConfig): Ports {
-  const memory = memoryOf(config);
-  const send: Ports["transport"]["send"] = (envelope) => {
-    memory.own = envelope.fromIncarnation;
-    const { before } = memory;
-    const asBefore = before !== null && envelope.body.kind === "raft";
-    ports.transport.send(asBefore ? { ...envelope, fromIncarnation: before } : envelope);
-  };
-  return { ...ports, transport: overridden(ports.transport, { send }) };
-}
-
-function hearAsBefore(runtime: Runtime, config: NodeConfig): Runtime {
-  const memory = memoryOf(config);
-  return overridden(runtime, {
-    onPeer(envelope) {
-      const { own } = memory;
-      if (envelope.body.kind !== "raft" || own === null || envelope.toIncarnation === null) {
-        runtime.onPeer(envelope);
-        return;
-      }
-      memory.before = envelope.toIncarnation === own ? null : envelope.toIncarnation;
-      runtime.onPeer({ ...envelope, toIncarnation: own });
-    },
-  });
 }
 
 // --- around the runtime ----------------------------------------------------------------------------------------------

@@ -116,6 +116,14 @@ function chooseWatching(random: Random, size: number): Pick<Profile, "watchers" 
   };
 }
 
+/** Short elections and many faults. */
+export const STORMY = {
+  faultEveryMs: 80,
+  heartbeatMs: 30,
+  electionTimeoutMsMin: 150,
+  electionTimeoutMsMax: 300,
+} as const;
+
 const QUOTA_BYTES = 2 ** 32;
 const NO_COMPACTION: CompactionPolicy = { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 };
 
