@@ -182,7 +182,8 @@ export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBod
 
 export function envelopeOf(body: fc.Arbitrary<PeerBody>): fc.Arbitrary<PeerEnvelope> {
   return fc.record({
-    protocol: fc.constant(1 as const),
+    protocol: fc.constant(2),
+    speaks: fc.integer({ min: 2, max: 5 }),
     clusterId: nullable(name),
     from: node,
     fromIncarnation: counter,

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { PEER_HEADER } from "../../src/api/separate-node.ts";
-import { encodeFrame } from "../../src/node-object/codec.ts";
+import { encodeFrames } from "../../src/node-object/codec.ts";
 import { type PeerPlatform, PeerTransport } from "../../src/node-object/peer-transport.ts";
 import type { PeerBody, PeerEnvelope } from "../../src/node-object/ports.ts";
 import { eventually } from "./eventually.ts";
@@ -13,7 +13,7 @@ const heartbeat: PeerBody = {
 const vote: PeerBody = { kind: "raft", message: { kind: "vote", term: 1, lastIndex: 0, lastTerm: 0, transfer: false } };
 
 function envelope(from: number, to: number, body: PeerBody = heartbeat): PeerEnvelope {
-  return { protocol: 1, clusterId: "c", from, fromIncarnation: from, to, toIncarnation: to, body };
+  return { protocol: 2, speaks: 2, clusterId: "c", from, fromIncarnation: from, to, toIncarnation: to, body };
 }
 
 /** A node's transport with its platform: sockets are real, the network between objects is a function call. */
@@ -294,7 +294,7 @@ describe("strangers", () => {
   test("without the internal header, or naming no peer, peer routes do not exist", async () => {
     for (const named of [null, "", "0", "1", "9", "x", "2,3"]) {
       const headers: Record<string, string> = named === null ? {} : { [PEER_HEADER]: named };
-      const post = new Request(url, { method: "POST", headers, body: encodeFrame(envelope(2, 1)) });
+      const post = new Request(url, { method: "POST", headers, body: frameOf(envelope(2, 1)) });
       expect((await one.transport.onMessageRequest(post)).status).toBe(404);
       const upgrade = new Request("http://node/peer/stream", { headers: { ...headers, upgrade: "websocket" } });
       expect(one.transport.onStreamRequest(upgrade).status).toBe(404);
@@ -308,7 +308,7 @@ describe("strangers", () => {
   });
 
   test("frames that are malformed, of another sender or for another node are dropped", async () => {
-    const frames = ["", "nonsense", encodeFrame(envelope(3, 1)), encodeFrame(envelope(2, 3))];
+    const frames = ["", "nonsense", frameOf(envelope(3, 1)), frameOf(envelope(2, 3))];
     for (const body of frames) {
       const request = new Request(url, { method: "POST", headers: { [PEER_HEADER]: "2" }, body });
       expect((await one.transport.onMessageRequest(request)).status).toBe(204);
@@ -319,11 +319,15 @@ describe("strangers", () => {
 
   test("binary messages and sockets without an attachment are dropped", async () => {
     const [socket] = Object.values(new WebSocketPair());
-    one.transport.onSocketMessage(socket!, encodeFrame(envelope(2, 1)));
+    one.transport.onSocketMessage(socket!, frameOf(envelope(2, 1)));
     socket!.serializeAttachment({ peer: 2 });
     one.transport.onSocketMessage(socket!, new ArrayBuffer(4));
     expect(one.received).toEqual([]);
-    one.transport.onSocketMessage(socket!, encodeFrame(envelope(2, 1)));
+    one.transport.onSocketMessage(socket!, frameOf(envelope(2, 1)));
     expect(one.received).toEqual([envelope(2, 1)]);
   });
 });
+
+function frameOf(sent: PeerEnvelope): string {
+  return encodeFrames(sent)[0] ?? "";
+}

@@ -21,6 +21,7 @@ export const FAULT_KINDS = [
   "two_instances",
   "membership_change",
   "leader_transfer",
+  "version_mix",
   "alarm_late",
   "alarm_repeated",
   "reply_lost",

@@ -1,5 +1,6 @@
 /** Injects the faults of a profile while the seed runs, and ends them all when it is time to heal. */
 import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
+import { PROTOCOL_MAX, PROTOCOL_MIN } from "../../src/node-object/versions.ts";
 import { push } from "./event-queue.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
@@ -29,6 +30,7 @@ export interface Faults {
 }
 
 const READ_ERROR_SHARE = 0.25;
+const OLD_SHARE = 0.6;
 /** Of the faults that would strike during a rest: nobody falls asleep in a storm. */
 const REST_SHARE = 0.95;
 
@@ -54,6 +56,10 @@ export function createFaults(world: World, profile: Profile): Faults {
   world.toOld.new = profile.newToOld;
   world.toOld.read = profile.readToOld;
   world.toOld.write = profile.writeToOld;
+  // Some nodes begin as those of an earlier version, and are upgraded one by one.
+  if (profile.kinds.includes("version_mix")) {
+    for (const host of world.hosts) if (nextFloat(world.random) < OLD_SHARE) host.protocolMax = PROTOCOL_MIN;
+  }
   const events = profile.kinds.filter((kind) => !RATES.has(kind));
   return { world, profile, events, active: false, wiped: 0 };
 }
@@ -128,6 +134,8 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       return true;
     case "two_instances":
       return supersedeSome(faults, host);
+    case "version_mix":
+      return upgrade(world, host);
     case "membership_change":
       return changeSomeMember(world);
     case "leader_transfer":
@@ -135,6 +143,13 @@ function inject(faults: Faults, kind: FaultKind): boolean {
     default:
       return partition(faults, kind);
   }
+}
+
+function upgrade(world: World, host: Host): boolean {
+  if (host.protocolMax === PROTOCOL_MAX) return false;
+  host.protocolMax = PROTOCOL_MAX;
+  crashHost(world, host, nextFloat(world.random) * 200);
+  return true;
 }
 
 function anyHost(world: World): Host {
@@ -223,6 +238,7 @@ export function heal(faults: Faults): void {
   world.alarmLateRate = 0;
   world.alarmRepeatRate = 0;
   for (const host of world.hosts) {
+    upgrade(world, host);
     host.armed = null;
     host.downUntil = world.now;
     if (host.zombie !== null) killInstance(world, host.zombie);

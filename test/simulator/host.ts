@@ -24,6 +24,8 @@ import type { Violation } from "./violation.ts";
 
 export interface Host {
   readonly id: NodeId;
+  /** What its next instances speak at most: an upgrade raises it. */
+  protocolMax: number;
   disk: Disk;
   wallSkewMs: number;
   /** How often its wall clock has jumped. */

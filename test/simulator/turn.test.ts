@@ -55,7 +55,7 @@ const idleRuntime: Runtime = {
 function envelope(label: string): PeerEnvelope {
   const outcome = { kind: "outcome", outcome: label } as const;
   const body = { kind: "forward_reply", replies: [{ id: 1, outcome }] } as const;
-  return { protocol: 1, clusterId: null, from: 1, fromIncarnation: 1, to: 2, toIncarnation: null, body };
+  return { protocol: 2, speaks: 2, clusterId: null, from: 1, fromIncarnation: 1, to: 2, toIncarnation: null, body };
 }
 
 function entry(index: number): Entry {

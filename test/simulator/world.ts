@@ -10,6 +10,7 @@ import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";
 import { createRuntime } from "../../src/node-object/runtime.ts";
 import type { Core } from "../../src/node-object/runtime-state.ts";
+import { PROTOCOL_MAX } from "../../src/node-object/versions.ts";
 import { leaderOf, membershipOf } from "../../src/raft/state.ts";
 import { step as realStep } from "../../src/raft/step.ts";
 import type { NodeId } from "../../src/raft/types.ts";
@@ -76,6 +77,7 @@ function createHost(id: NodeId): Host {
   return {
     id,
     disk: createDisk(id * 1000),
+    protocolMax: PROTOCOL_MAX,
     wallSkewMs: 0,
     wallJumps: 0,
     clockRate: 1,
@@ -314,6 +316,7 @@ function nodeConfig(world: World, host: Host): NodeConfig {
     logKeepEntries: options.logKeepEntries,
     logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
     housekeepingMs: options.housekeepingMs,
+    protocolMax: host.protocolMax,
     compaction: options.compaction,
     seed: nextInteger(random, 1, 0x7fffffff),
   };

@@ -8,6 +8,7 @@ import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
 import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
+import { PROTOCOL_MAX } from "../../../src/node-object/versions.ts";
 import type { Message, NodeId } from "../../../src/raft/types.ts";
 import type { HubLimits } from "../../../src/watch/limits.ts";
 import { push } from "../event-queue.ts";
@@ -330,7 +331,8 @@ export class Stage implements StorageFaults {
     if (sender === null || receiver === null) throw new Error(`node ${from} or ${to} has no identity`);
     const { membership } = sender;
     return {
-      protocol: 1,
+      protocol: PROTOCOL_MAX,
+      speaks: PROTOCOL_MAX,
       clusterId: membership.kind === "empty" ? null : membership.clusterId,
       from,
       fromIncarnation: sender.incarnation,
