@@ -22,13 +22,15 @@ const LIVE_WAIT_MS_MAX = 20_000;
 const LIVE_POLL_MS = 25;
 const LINES_KEPT = 5;
 
+type Variables = Readonly<Record<string, string>>;
+
 export interface FiveOptions {
   /** Absolute path; made if absent. Node n keeps its data in `node-n` below it. */
   readonly folder: string;
   /** Node n listens on this + n. Absent: ports that are free. */
   readonly basePort?: number;
-  /** Variables beside or instead of those of wrangler.toml. */
-  readonly variables?: Readonly<Record<string, string>>;
+  /** Variables beside or instead of those of wrangler.toml; a function is asked at each start of a node. */
+  readonly variables?: Variables | ((node: number) => Variables);
   /** Whether links between nodes can be cut; each message then takes a way through this process. Default true. */
   readonly hasLinks?: boolean;
   /** Keeps sleeping objects in memory. Default false. */
@@ -196,12 +198,13 @@ class NodeProcess {
     await endLeftovers(join(this.#folder, "concord.lock"), this.#folder);
     if (!(await isPortFree(port))) throw new VerbError(`port ${port} of ${HOST} is in use by another program`);
     const lines: string[] = [];
+    const variables = typeof options.variables === "function" ? options.variables(id) : options.variables;
     const workerd = await startWorkerd({
       bundle,
       port,
       dataFolder: this.#folder,
       separate,
-      ...(options.variables === undefined ? {} : { variables: options.variables }),
+      ...(variables === undefined ? {} : { variables }),
       isPinned: options.isPinned === true,
       onLine: (line, stream) => {
         lines.push(line);
