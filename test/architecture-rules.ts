@@ -62,6 +62,7 @@ export const LAYERS: { readonly [folder in Folder]: LayerRule } = {
         "node-object/backend.ts",
         "node-object/connections.ts",
         "node-object/staged-snapshot.ts",
+        "node-object/versions.ts",
         "node-object/state-seals.ts",
       ],
     },
