@@ -1,5 +1,5 @@
 /**
- * `npm run nemesis -- [--minutes M] [--seed N] [--clients C] [--wipe] [--json FILE]`: five `workerd` processes under load,
+ * `npm run nemesis -- [--minutes M] [--seed N] [--clients C] [--no-wipe] [--json FILE]`: five `workerd` processes under load,
  * killed, paused and cut off from each other by a seeded nemesis; then everything that the clients saw is judged
  * (test/nemesis). Exit code 1 with the violation, the seed, and where the logs of the nodes are.
  */
@@ -23,7 +23,7 @@ const { values } = parseArgs({
     minutes: { type: "string", default: "10" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 1_000_000) + 1) },
     clients: { type: "string", default: "6" },
-    wipe: { type: "boolean", default: false },
+    "no-wipe": { type: "boolean", default: false },
     json: { type: "string" },
   },
 });
@@ -41,7 +41,7 @@ const result = await runWithNemesis({
   seed,
   durationMs: minutes * 60_000,
   clients,
-  wipes: values.wipe,
+  wipes: !values["no-wipe"],
   onLine: (line) => void process.stdout.write(`${line}\n`),
 });
 const summary = summaryOf(result);

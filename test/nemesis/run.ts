@@ -118,7 +118,8 @@ async function gather(run: Run): Promise<Evidence> {
       folder: join(folder, "five"),
       bundle,
       // The feed is read from its beginning at the end.
-      variables: { COMPACTION_KEEP_REVISIONS: "0" },
+      // A short log: who was away for a while, or wiped, takes in a snapshot.
+      variables: { COMPACTION_KEEP_REVISIONS: "0", LOG_KEEP_ENTRIES: "200" },
       onLine: (node, text) => void logs.get(node)?.write(`${new Date().toISOString()} ${text}\n`),
       onCrash: (node) => void crashed.push(node),
     });

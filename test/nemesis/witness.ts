@@ -34,7 +34,7 @@ export function createWitness(urls: readonly string[]): Witness {
     async areVoters(nodes) {
       if (nodes.length === 0) return true;
       const seen = await own();
-      return nodes.every((node) => seen[node - 1]?.state === "formed");
+      return nodes.every((node) => seen[node - 1]?.state === "formed" && seen[node - 1]?.member === "voter");
     },
     async difference() {
       const seen = await clusters();
