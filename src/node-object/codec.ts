@@ -241,9 +241,10 @@ function bodyOf(head: unknown, tail: string): PeerBody | null {
       return replies === null ? null : { kind: "forward_reply", replies };
     }
     case "snapshot_request": {
-      const { index, term, after } = head;
-      if (!isCounter(index) || !isCounter(term) || !(after === null || typeof after === "string") || !bare) return null;
-      return { kind: "snapshot_request", index, term, after };
+      const { index, term, after, chunks } = head;
+      if (!isCounter(index) || !isCounter(term) || !isCounter(chunks) || !bare) return null;
+      if (!(after === null || typeof after === "string")) return null;
+      return { kind: "snapshot_request", index, term, after, chunks };
     }
     case "snapshot_chunk": {
       const manifest = manifestOf(head.manifest);

@@ -212,6 +212,8 @@ export type PeerBody =
       readonly index: number;
       readonly term: number;
       readonly after: string | null;
+      /** How many chunks, at most. */
+      readonly chunks: number;
     }
   | { readonly kind: "snapshot_chunk"; readonly manifest: SnapshotManifest; readonly chunk: SnapshotChunk }
   /** What is your digest after this entry? Answered once it is applied, or never (digest-check.ts). */

@@ -61,7 +61,7 @@ import {
   wakeUp,
 } from "./sleep.ts";
 import { openInstalled, wantSnapshot } from "./snapshot-intake.ts";
-import { serveSnapshot } from "./snapshot-source.ts";
+import { serveSnapshot, snapshotAtMs } from "./snapshot-source.ts";
 import { createTopicRelay, publishTopic, relayAtMs, relayTopics } from "./topic-relay.ts";
 import { openCall, proposeQueued, rerouteCalls, sweepCalls } from "./waiters.ts";
 import {
@@ -374,7 +374,7 @@ function arm(state: NodeState): void {
   let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state));
   if (running !== null) {
     const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
-    atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs);
+    atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs, snapshotAtMs(running));
     if (!running.asleep) {
       atMs = Math.min(atMs, leaderlessAtMs, dutiesAtMs(running));
     }

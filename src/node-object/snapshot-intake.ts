@@ -1,7 +1,8 @@
 /**
  * Taking in a snapshot that the leader has offered (design 02 §5; thesis 5).
  *
- * E1. One chunk is under way at a time. Whatever is lost is asked for again with a later offer: offers come with heartbeats.
+ * E1. A few chunks are under way at a time. When nothing useful has come for a while, a later offer (they come with
+ *     heartbeats) makes this node ask again from where it stands.
  * E2. What has arrived is durable, so an instance that starts goes on where the one before it stopped.
  * E3. Nothing of it counts before all has arrived and agrees with what the sender says of the whole (ports: `staging`);
  *     then state and position change together, in one write.
@@ -19,11 +20,15 @@ export interface SnapshotIntake {
   /** Whoever leads may not be known by the own log yet. */
   readonly incarnation: number | null;
   readonly snapshot: SnapshotPosition;
-  askedAtMs: number;
+  /** Of the chunks that were asked for last. */
+  awaited: number;
+  heardAtMs: number;
 }
 
 /** Without an answer for so long it is asked for again. */
 const RETRY_MS = 1000;
+/** So many in one request: more, and a transfer to a far node waits less; fewer, and less is in memory on the way. */
+const CHUNKS_PER_REQUEST = 16;
 
 /** The core says that this node needs this snapshot. */
 export function wantSnapshot(
@@ -34,17 +39,18 @@ export function wantSnapshot(
   const nowMs = state.ports.clock.nowMs();
   const { intake } = running;
   const isUnderWay = intake !== null && intake.from === offer.from && isSame(intake.snapshot, offer.snapshot);
-  if (isUnderWay && nowMs < intake.askedAtMs + RETRY_MS) return;
+  if (isUnderWay && nowMs < intake.heardAtMs + RETRY_MS) return;
   const staged = state.ports.storage.staging.state();
   const goesOn = staged?.status === "receiving" && isSame(staged.manifest.position, offer.snapshot);
-  running.intake = { ...offer, incarnation: running.heard?.incarnation ?? null, askedAtMs: nowMs };
+  running.intake = { ...offer, incarnation: running.heard?.incarnation ?? null, awaited: 0, heardAtMs: nowMs };
   ask(state, running.intake, goesOn ? staged.afterKey : null);
 }
 
 function ask(state: NodeState, intake: SnapshotIntake, after: string | null): void {
   const { index, term } = intake.snapshot;
-  intake.askedAtMs = state.ports.clock.nowMs();
-  sendPeer(state, intake.from, { kind: "snapshot_request", index, term, after });
+  intake.heardAtMs = state.ports.clock.nowMs();
+  intake.awaited = CHUNKS_PER_REQUEST;
+  sendPeer(state, intake.from, { kind: "snapshot_request", index, term, after, chunks: CHUNKS_PER_REQUEST });
 }
 
 export function onSnapshotChunk(
@@ -66,7 +72,9 @@ export function onSnapshotChunk(
   if (staging.add(chunk) === "stale") return;
   const staged = staging.state();
   if (staged?.status === "receiving") {
-    ask(state, intake, staged.afterKey);
+    intake.heardAtMs = state.ports.clock.nowMs();
+    intake.awaited -= 1;
+    if (intake.awaited <= 0) ask(state, intake, staged.afterKey);
     return;
   }
   running.intake = null;

@@ -3,7 +3,7 @@
  *
  * V1. What is pinned is the durable state after exactly one entry: the buffer is flushed first. Writes go on meanwhile.
  * V2. One at a time, made when the core wants it and kept until the core has nobody left who needs it.
- * V3. Chunks are asked for one by one, behind a cursor, and may be asked for again: nothing is kept about who asks.
+ * V3. A few chunks are asked for at a time, behind a cursor, and may be asked for again; each is read in a turn of its own.
  * V4. While it is served, the log behind it stays (log-truncation.ts) and compaction removes no rows (leader-duties.ts), for
  *     a bounded time.
  */
@@ -16,15 +16,23 @@ import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-st
 export interface ServedSnapshot {
   readonly manifest: SnapshotManifest;
   readonly sinceMs: number;
+  /** What has been asked for and is not sent yet: so many chunks behind this key. */
+  readonly asked: Map<NodeId, { after: string | null; chunks: number }>;
+  /** The next chunk, at the earliest. */
+  chunkAtMs: number;
 }
 
 const CHUNK_BYTES_MAX = 384 << 10;
+const CHUNKS_MAX = 32;
+/** Reading a chunk takes about as long: writes get every other turn of a busy leader, and more of one that is not. */
+const CHUNK_PAUSE_MS = 5;
 /** V4. Behind this, what waits for the end of a transfer goes on: the transfer may have to begin anew. */
 const HOLD_MS_MAX = 120_000;
 
 /** Makes what the core wants, and lets go of what it does not need any more. Called in every turn, all applied. */
 export function serveSnapshot(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
   const { raft, served, snapshotWanted } = running;
+  if (served !== null) sendChunks(state, served, nowMs);
   const { storage } = state.ports;
   if (served !== null && (raft.role.kind !== "leader" || raft.role.snapshot === null)) {
     storage.snapshot.end();
@@ -37,7 +45,7 @@ export function serveSnapshot(state: NodeState, running: Running, nowMs: number,
   const manifest = storage.snapshot.begin(position);
   // The sums of its rows are not known yet: the core asks again.
   if (manifest === null) return;
-  running.served = { manifest, sinceMs: nowMs };
+  running.served = { manifest, sinceMs: nowMs, asked: new Map(), chunkAtMs: nowMs };
   state.ports.log("info", "snapshot served", { index: position.index, revision: running.machine.revision });
   drive(state, running, { kind: "snapshot_ready", snapshot: position });
 }
@@ -46,13 +54,34 @@ export function onSnapshotRequest(
   state: NodeState,
   running: Running,
   from: NodeId,
-  { index, term, after }: Extract<PeerBody, { kind: "snapshot_request" }>,
+  { index, term, after, chunks }: Extract<PeerBody, { kind: "snapshot_request" }>,
 ): void {
-  const manifest = running.served?.manifest;
+  const { served } = running;
   // It is offered another one with the next heartbeat.
-  if (manifest?.position.index !== index || manifest.position.term !== term) return;
-  const chunk = state.ports.storage.snapshot.read(after, CHUNK_BYTES_MAX);
-  if (chunk !== null) sendPeer(state, from, { kind: "snapshot_chunk", manifest, chunk });
+  if (served === null || !state.config.members.includes(from)) return;
+  const { position } = served.manifest;
+  if (position.index !== index || position.term !== term) return;
+  served.asked.set(from, { after, chunks: Math.min(chunks, CHUNKS_MAX) });
+}
+
+/** One chunk for each who waits. */
+function sendChunks(state: NodeState, served: ServedSnapshot, nowMs: number): void {
+  const { manifest, asked } = served;
+  if (asked.size === 0 || nowMs < served.chunkAtMs) return;
+  served.chunkAtMs = nowMs + CHUNK_PAUSE_MS;
+  for (const [to, one] of asked) {
+    const chunk = state.ports.storage.snapshot.read(one.after, CHUNK_BYTES_MAX);
+    if (chunk === null) return;
+    sendPeer(state, to, { kind: "snapshot_chunk", manifest, chunk });
+    one.after = chunk.rows.at(-1)?.[0] ?? one.after;
+    one.chunks -= 1;
+    if (one.chunks <= 0 || chunk.last) asked.delete(to);
+  }
+}
+
+/** When a snapshot that is served wants a turn: at once, while chunks are to be sent. */
+export function snapshotAtMs({ served }: Running): number {
+  return served !== null && served.asked.size > 0 ? served.chunkAtMs : Number.POSITIVE_INFINITY;
 }
 
 /** V4 */

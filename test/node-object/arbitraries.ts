@@ -154,6 +154,7 @@ export const BODIES: { readonly [Kind in PeerBody["kind"]]: fc.Arbitrary<PeerBod
     index: counter,
     term: counter,
     after: nullable(text),
+    chunks: counter,
   }),
   snapshot_chunk: fc.record({
     kind: fc.constant("snapshot_chunk" as const),
