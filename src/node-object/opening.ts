@@ -70,6 +70,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     activeAtMs: ports.clock.nowMs(),
     asleep: true,
     clockOffsetMs: 0,
+    missed: loaded.sleep,
     probeAfterMs: PROBE_AFTER_MS_MAX, // it has slept for longer than the first pauses
     dueAtWallMs: Number.POSITIVE_INFINITY,
   };

@@ -8,7 +8,7 @@ import { incarnationOf } from "./members.ts";
 import type { PeerEnvelope } from "./ports.ts";
 import { nextLost } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
-import { noticeRequest, wakeUp } from "./sleep.ts";
+import { noticeAnswer, noticeRequest, wakeUp } from "./sleep.ts";
 import { onSnapshotChunk } from "./snapshot-intake.ts";
 import { onSnapshotRequest } from "./snapshot-source.ts";
 import { isMet, noticeHello } from "./strangers.ts";
@@ -22,6 +22,7 @@ export function onPeer(state: NodeState, envelope: PeerEnvelope, drive: Drive): 
   if (body.kind === "hello") {
     onHello(state, envelope, body);
     if (running === null || state.halted !== null) return;
+    if (body.reply) noticeAnswer(state, running, from, drive);
     const news = noticeHello(state, running, envelope, body);
     if (news && nextLost(state, running, state.ports.clock.nowMs())?.id === from) wakeUp(state, running, drive);
     return;

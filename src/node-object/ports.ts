@@ -61,8 +61,19 @@ export interface LoadedState {
   readonly lastTimeMs: number;
   /** The `membership` entries of the log, oldest first. */
   readonly memberships: readonly Entry[];
+  /** Whom the leader that this node was left behind as it fell asleep (sleep.ts S3); null: nobody, or it led not. */
+  readonly sleep: SleepNote | null;
   /** Set when an invariant was broken: the node serves nothing until repaired. */
   readonly halted: string | null;
+}
+
+/** What a sleeping leader must know again when its instance has gone. */
+export interface SleepNote {
+  readonly missed: readonly NodeId[];
+  /** Pause before the next look for them. */
+  readonly probeAfterMs: number;
+  /** When work of the log is due, by the own wall clock; null: never. */
+  readonly dueAtWallMs: number | null;
 }
 
 /** A snapshot takes the place of the state, and of the log up to its index or of the whole log. */
@@ -86,6 +97,7 @@ export interface WriteBatch {
   readonly fence?: number;
   /** State rows; a null value deletes. */
   readonly state?: readonly (readonly [key: string, value: string | null])[];
+  readonly sleep?: SleepNote | null;
   readonly halted?: string;
 }
 

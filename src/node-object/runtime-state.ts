@@ -18,7 +18,7 @@ import type { DigestCheck } from "./digest-check.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf } from "./members.ts";
-import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports } from "./ports.ts";
+import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports, SleepNote } from "./ports.ts";
 import type { SnapshotIntake } from "./snapshot-intake.ts";
 import type { ServedSnapshot } from "./snapshot-source.ts";
 import type { Stranger } from "./strangers.ts";
@@ -115,6 +115,8 @@ export interface Running {
   asleep: boolean;
   /** Log time less own wall clock, by the leader's last word of it: a clock that is an hour off decides nothing here. */
   clockOffsetMs: number;
+  /** What an earlier instance left: it led, fell asleep, and had left members behind. */
+  missed: SleepNote | null;
   /** Pause before a sleeping leader looks again for members that were behind. */
   probeAfterMs: number;
   /** When work of the log is due by the own wall clock, as this node was about to sleep; Infinity = none. */

@@ -6,12 +6,16 @@
  *     new watch, an alarm or a Raft message wakes it.
  * S2. Awake, the alarm is the watchdog, 5 to 15 s ahead. Asleep it lies at the next due time of the log, by the leader's
  *     time; every other node waits 2 s longer for each place behind the leader, so that somebody wakes if it is gone.
- * S3. A leader that left a member behind looks for it again after 1, 2, 4 … 60 s: that member may hold watches.
+ * S3. A leader that left a member behind looks for it again after 1, 2, 4 … 60 s: that member may hold watches. When its
+ *     instance has gone meanwhile, the next one asks for that member as well, and wakes nobody until it is there.
  * S4. An instance that has just started leaves the alarm of its predecessor alone: moved, an overdue one would be lost.
  */
 import { isAsleep, laggingPeers, leaderOf, logTimeMs } from "../raft/state.ts";
+import type { NodeId } from "../raft/types.ts";
 import { flush } from "./applying.ts";
+import { ask } from "./hello.ts";
 import { dutiesRest, nextWorkMs } from "./leader-duties.ts";
+import type { SleepNote } from "./ports.ts";
 import { readmissionRests } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 
@@ -68,6 +72,7 @@ export function followSleep(state: NodeState, running: Running, nowMs: number): 
     // Long enough for whoever called to be served: a leader that nods off at once would be called again.
     const awakeMs = AWAKE_TIMEOUTS * state.config.electionTimeoutMsMax;
     running.activeAtMs = Math.max(running.activeAtMs, nowMs - state.config.quiesceAfterMs + awakeMs);
+    noteMissed(state, running, null);
     return;
   }
   // A later instance starts asleep at what is durable: nobody would wake it for the rest.
@@ -80,10 +85,21 @@ export function followSleep(state: NodeState, running: Running, nowMs: number): 
 function armSleepAlarm(state: NodeState, running: Running): void {
   const wallMs = state.ports.clock.wallMs();
   running.dueAtWallMs = dueAtWallMs(state, running, wallMs + running.clockOffsetMs);
-  const lagging = running.raft.role.kind === "leader" && laggingPeers(running.raft).length > 0;
+  const missed = running.raft.role.kind === "leader" ? laggingPeers(running.raft) : [];
+  const lagging = missed.length > 0;
   const probeAtMs = lagging ? wallMs + running.probeAfterMs : Number.POSITIVE_INFINITY;
   if (!lagging) running.probeAfterMs = PROBE_AFTER_MS_MIN;
+  const dueMs = running.dueAtWallMs === Number.POSITIVE_INFINITY ? null : running.dueAtWallMs;
+  const note = { missed, probeAfterMs: running.probeAfterMs, dueAtWallMs: dueMs };
+  noteMissed(state, running, lagging ? note : null);
   setAlarm(state, Math.max(wallMs + 1, Math.min(running.dueAtWallMs, probeAtMs)));
+}
+
+/** One row, and only while it differs: most sleeps leave nobody behind. */
+function noteMissed(state: NodeState, running: Running, note: SleepNote | null): void {
+  if (note === null && running.missed === null) return;
+  running.missed = note;
+  state.ports.storage.write({ sleep: note });
 }
 
 /** When this node should see to the work of the log, by its own wall clock; Infinity = there is none. */
@@ -106,6 +122,16 @@ function rankOf(state: NodeState, running: Running): number {
 export function onAlarmFired(state: NodeState, running: Running, drive: Drive): void {
   const { raft } = running;
   const wallMs = state.ports.clock.wallMs();
+  if (running.asleep && raft.role.kind !== "leader" && running.missed !== null) {
+    const { missed, probeAfterMs, dueAtWallMs } = running.missed;
+    if (dueAtWallMs === null || wallMs < dueAtWallMs) {
+      const afterMs = Math.min(2 * probeAfterMs, PROBE_AFTER_MS_MAX);
+      noteMissed(state, running, { missed, probeAfterMs: afterMs, dueAtWallMs });
+      for (const id of missed) ask(state, id, 0);
+      setAlarm(state, Math.max(wallMs + 1, Math.min(dueAtWallMs ?? Number.POSITIVE_INFINITY, wallMs + afterMs)));
+      return;
+    }
+  }
   const isProbe = running.asleep && raft.role.kind === "leader" && wallMs < running.dueAtWallMs;
   if (!isProbe || laggingPeers(raft).length === 0) {
     wakeUp(state, running, drive);
@@ -114,6 +140,11 @@ export function onAlarmFired(state: NodeState, running: Running, drive: Drive): 
   running.probeAfterMs = Math.min(2 * running.probeAfterMs, PROBE_AFTER_MS_MAX);
   drive(state, running, { kind: "probe" });
   armSleepAlarm(state, running);
+}
+
+/** A member has answered: one that was left behind is there again. */
+export function noticeAnswer(state: NodeState, running: Running, from: NodeId, drive: Drive): void {
+  if (running.asleep && running.missed?.missed.includes(from) === true) wakeUp(state, running, drive);
 }
 
 /** A new instance that is asked about its health: should it rather see to work that nobody has done (S37)? */

@@ -6,7 +6,7 @@
  */
 import type { HardState } from "../raft/types.ts";
 import { identityOf, isCounter, isNode, isObject, parseJson } from "./codec.ts";
-import type { Identity, LoadedState } from "./ports.ts";
+import type { Identity, LoadedState, SleepNote } from "./ports.ts";
 import { corrupt, type Exec, metaChecksum, numberColumn, SQL, textColumn } from "./sqlite-rows.ts";
 
 export interface LoadedMeta {
@@ -32,7 +32,7 @@ export function haltedState(halted: string, meta: ReadonlyMap<string, string>): 
     incarnation: 0,
     membership: { kind: "empty" },
   };
-  const log = { base: null, lastIndex: 0, lastTerm: 0, lastTimeMs: 0, memberships: [] };
+  const log = { base: null, lastIndex: 0, lastTerm: 0, lastTimeMs: 0, memberships: [], sleep: null };
   return { identity, hardState: { term: 0, votedFor: null }, ...log, halted };
 }
 
@@ -48,6 +48,24 @@ export function hardStateFrom(text: string | undefined): HardState {
   if (!isCounter(term) || !(votedFor === null || isNode(votedFor)))
     throw corrupt("meta hard_state", "not term and vote");
   return { term, votedFor };
+}
+
+export function sleepText(sleep: SleepNote | null): string {
+  return JSON.stringify(sleep);
+}
+
+export function sleepFrom(text: string | undefined): SleepNote | null {
+  if (text === undefined) return null;
+  const value = parseJson(text);
+  if (value === null) return null;
+  if (!isObject(value) || !Array.isArray(value.missed) || !value.missed.every(isNode)) {
+    throw corrupt("meta sleep", "not a note of a sleeping leader");
+  }
+  const { missed, probeAfterMs, dueAtWallMs } = value;
+  if (!isCounter(probeAfterMs) || !(dueAtWallMs === null || typeof dueAtWallMs === "number")) {
+    throw corrupt("meta sleep", "not the times of a sleeping leader");
+  }
+  return { missed, probeAfterMs, dueAtWallMs };
 }
 
 export function identityFrom(text: string | undefined): Identity | null {

@@ -27,7 +27,15 @@ import {
   type SqliteLog,
   truncateLog,
 } from "./sqlite-log.ts";
-import { haltedState, hardStateFrom, hardStateText, identityFrom, loadMeta } from "./sqlite-meta.ts";
+import {
+  haltedState,
+  hardStateFrom,
+  hardStateText,
+  identityFrom,
+  loadMeta,
+  sleepFrom,
+  sleepText,
+} from "./sqlite-meta.ts";
 import {
   corrupt,
   type Disk,
@@ -99,6 +107,7 @@ export class SqliteStorage implements NodeStorage {
       lastTerm,
       lastTimeMs,
       memberships: listedEntries(this.#log),
+      sleep: sleepFrom(meta.get("sleep")),
       halted: null,
     };
   }
@@ -134,6 +143,7 @@ export class SqliteStorage implements NodeStorage {
     if (batch.append !== undefined) appendLog(this.#log, batch.append);
     if (batch.dropThrough !== undefined) dropLog(this.#log, batch.dropThrough);
     if (batch.fence !== undefined) putMeta(exec, "fence", String(batch.fence));
+    if (batch.sleep !== undefined) putMeta(exec, "sleep", sleepText(batch.sleep));
     if (batch.state !== undefined) writeState(this.#state, batch.state);
     if (batch.halted !== undefined) putMeta(exec, "halted", batch.halted);
   }
@@ -249,6 +259,7 @@ const ONE_STATEMENT: ReadonlySet<string> = new Set([
   "identity",
   "hardState",
   "fence",
+  "sleep",
   "halted",
 ] satisfies (keyof WriteBatch)[]);
 

@@ -14,6 +14,7 @@ import type {
   Install,
   LoadedState,
   NodeStorage,
+  SleepNote,
   SnapshotPosition,
   WriteBatch,
 } from "../node-object/ports.ts";
@@ -25,6 +26,7 @@ interface Meta {
   readonly identity: Identity | null;
   readonly hardState: HardState;
   readonly fence: number;
+  readonly sleep: SleepNote | null;
   readonly halted: string | null;
   readonly alarmAtWallMs: number | null;
 }
@@ -34,6 +36,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     identity: null,
     hardState: { term: 0, votedFor: null },
     fence: 0,
+    sleep: null,
     halted: null,
     alarmAtWallMs: null,
   };
@@ -74,7 +77,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
 
   load(): LoadedState {
     this.#snapshots.restart();
-    const { identity, hardState, halted } = this.#meta;
+    const { identity, hardState, sleep, halted } = this.#meta;
     const last = this.#log.at(-1) ?? this.#base;
     return {
       identity,
@@ -84,12 +87,24 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
       lastTerm: last?.term ?? 0,
       lastTimeMs: last?.timeMs ?? 0,
       memberships: this.#log.filter(({ kind }) => kind === "membership"),
+      sleep,
       halted,
     };
   }
 
   write(batch: WriteBatch): void {
-    const { identity, hardState, truncateFrom, install, append = [], dropThrough, fence, state = [], halted } = batch;
+    const {
+      identity,
+      hardState,
+      truncateFrom,
+      install,
+      append = [],
+      dropThrough,
+      fence,
+      sleep,
+      state = [],
+      halted,
+    } = batch;
     if (identity !== undefined) this.#setMeta({ identity });
     if (hardState !== undefined) this.#setMeta({ hardState });
     if (truncateFrom !== undefined) this.#truncate(truncateFrom);
@@ -98,6 +113,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
     for (const entry of append) this.#append(entry);
     if (dropThrough !== undefined) this.#drop(dropThrough);
     if (fence !== undefined) this.#setMeta({ fence });
+    if (sleep !== undefined) this.#setMeta({ sleep });
     for (const [key, value] of state) this.#setRow(key, value);
     if (halted !== undefined) this.#setMeta({ halted });
   }

@@ -9,7 +9,7 @@
  */
 
 import type { Row, ScanRange } from "../../src/kv/store.ts";
-import type { Identity, LoadedState, SnapshotPosition, WriteBatch } from "../../src/node-object/ports.ts";
+import type { Identity, LoadedState, SleepNote, SnapshotPosition, WriteBatch } from "../../src/node-object/ports.ts";
 import type { Entry, HardState } from "../../src/raft/types.ts";
 import { MemorySnapshots } from "../../src/testing/memory-snapshots.ts";
 import { Violation } from "./violation.ts";
@@ -29,6 +29,7 @@ export interface Disk {
   /** Snapshots of `rows`; what they write is undone by the journal as well. */
   readonly snapshots: MemorySnapshots;
   fence: number;
+  sleep: SleepNote | null;
   alarmAtWallMs: number | null;
   halted: string | null;
   /** Undo records of the turn in progress. */
@@ -52,6 +53,7 @@ export function createDisk(serial: number): Disk {
     rows: new Map(),
     keys: [],
     fence: 0,
+    sleep: null,
     alarmAtWallMs: null,
     halted: null,
     journal: [],
@@ -86,6 +88,7 @@ export function loadDisk(disk: Disk): LoadedState {
     lastTerm: last?.term ?? 0,
     lastTimeMs: last?.timeMs ?? 0,
     memberships: disk.log.filter(({ kind }) => kind === "membership"),
+    sleep: disk.sleep,
     halted: disk.halted,
   };
 }
@@ -118,6 +121,7 @@ export function countStatements(batch: WriteBatch): number {
     (batch.append?.length ?? 0) +
     (batch.dropThrough === undefined ? 0 : 1) +
     (batch.fence === undefined ? 0 : 1) +
+    (batch.sleep === undefined ? 0 : 1) +
     (batch.state?.length ?? 0) +
     (batch.halted === undefined ? 0 : 1)
   );
@@ -179,6 +183,14 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
       disk.fence = old;
     });
     disk.fence = batch.fence;
+  }
+  if (batch.sleep !== undefined) {
+    onStatement();
+    const old = disk.sleep;
+    journal.push(() => {
+      disk.sleep = old;
+    });
+    disk.sleep = batch.sleep;
   }
   if (batch.state !== undefined) {
     for (const [key, value] of batch.state) {
