@@ -39,6 +39,7 @@ describe("hard state and identity", () => {
         lastTimeMs: 0,
         base: null,
         memberships: [],
+        sleep: null,
         halted: null,
       };
       expect(new SqliteStorage(state.storage).load()).toEqual(empty);
@@ -66,6 +67,7 @@ describe("hard state and identity", () => {
         lastTimeMs: 1_000_004,
         base: null,
         memberships: [],
+        sleep: null,
         halted: null,
       });
     });

@@ -37,6 +37,19 @@ function turnOf(disk: TestDisk, storage: Storage, outcome: "kept" | "undone", wo
 }
 
 export function logContract(name: string, withDisk: WithDisk): void {
+  test(`${name}: the note of a sleeping leader is kept, replaced and taken away`, () =>
+    withDisk((disk) => {
+      const note = { missed: [2, 4], probeAfterMs: 4000, dueAtWallMs: null };
+      const storage = disk.open();
+      storage.load();
+      for (const sleep of [note, { ...note, missed: [2], dueAtWallMs: 1.5 }, null]) {
+        disk.turn("kept", () => storage.write({ sleep }));
+        expect(disk.open().load().sleep).toEqual(sleep);
+      }
+      disk.turn("undone", () => storage.write({ sleep: note }));
+      expect(disk.open().load().sleep).toBeNull();
+    }));
+
   describe(`${name}: the base of the log`, () => {
     test("a new log has none and begins with entry 1", () =>
       withDisk((disk) => {

@@ -52,6 +52,7 @@ test("a database of format 1 is upgraded in place and keeps everything", () => {
       lastTerm: 3,
       lastTimeMs: 1_000_004,
       memberships: [],
+      sleep: null,
       halted: null,
     });
     expect(readAll(storage)).toEqual(run(1, 4, 3));
