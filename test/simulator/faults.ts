@@ -1,5 +1,6 @@
 /** Injects the faults of a profile while the seed runs, and ends them all when it is time to heal. */
 import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
+import { corruptDisk } from "./corruption.ts";
 import { push } from "./event-queue.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
@@ -42,6 +43,7 @@ const RATES: ReadonlySet<FaultKind> = new Set([
   "alarm_repeated",
   "reply_lost",
   "quiescence",
+  "snapshot_in_flight",
 ]);
 
 export function createFaults(world: World, profile: Profile): Faults {
@@ -128,6 +130,8 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       return true;
     case "two_instances":
       return supersedeSome(faults, host);
+    case "disk_corruption":
+      return corruptDisk(world, host);
     case "membership_change":
       return changeSomeMember(world);
     case "leader_transfer":

@@ -62,6 +62,7 @@ beforeEach(() => {
     quiesceAfterMs: Number.POSITIVE_INFINITY,
     quotaBytes: 2 ** 32,
     logKeepEntries: 10_000,
+    chunkBytesMax: 384 << 10,
     compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
     hubLimits: {},
     mutation: {

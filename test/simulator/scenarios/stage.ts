@@ -43,6 +43,7 @@ export const SYNC_MS = 0.5;
  */
 export const FLUSHED_MS = 1200;
 const CLIENT_MS = 0.1;
+const CHUNK_BYTES_MAX = 384 << 10;
 
 /** What happens to a message that leaves a node: an instance = only this one gets it; undefined = the next rule decides. */
 export type Verdict = "pass" | "drop" | "hold" | Instance | undefined;
@@ -56,6 +57,7 @@ export interface StageOptions {
   readonly quiesceAfterMs?: number;
   readonly compaction?: CompactionPolicy;
   readonly logKeepEntries?: number;
+  readonly chunkBytesMax?: number;
   readonly hubLimits?: Partial<HubLimits>;
 }
 
@@ -80,6 +82,7 @@ export class Stage implements StorageFaults {
       hubLimits,
       quotaBytes: 2 ** 32,
       logKeepEntries: options.logKeepEntries ?? 10_000,
+      chunkBytesMax: options.chunkBytesMax ?? CHUNK_BYTES_MAX,
       compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
       heartbeatMs: HEARTBEAT_MS,
       electionTimeoutMsMin: ELECTION_MS_MIN,
