@@ -2,12 +2,15 @@
  * How much of the log a node keeps (design 02 §5): enough for members that are a little behind, not more.
  *
  * G1. Never an entry whose effect is not durable here, for the log replays it; never one that a member which is heard and
- *     follows the log still needs, or one behind a snapshot that is being served.
+ *     follows the log still needs, or one behind a snapshot that such a member fetches. For one that is not heard any
+ *     more it stays for a while (snapshot-source.ts V4).
  * G2. Beyond `entries` behind that, or beyond `bytes` in all whoever needs it: who is further behind gets a snapshot.
  * G3. In steps of a tenth, so that it costs one write now and then.
  */
+import { snapshotPeers } from "../raft/snapshots.ts";
 import { isReachable } from "../raft/state.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
+import { holdsRows } from "./snapshot-source.ts";
 import { olderMembers } from "./versions.ts";
 
 const STEP_SHARE = 1 / 10;
@@ -38,8 +41,10 @@ function bySize(state: NodeState, running: Running): number {
 }
 
 /** The last entry that everybody who is heard has, and the one that is being served stands at. */
-function neededFrom({ raft, served }: Running, nowMs: number): number {
-  let index = served?.manifest.position.index ?? Number.POSITIVE_INFINITY;
+function neededFrom(running: Running, nowMs: number): number {
+  const { raft, served } = running;
+  const isServed = served !== null && (holdsRows(running, nowMs) || snapshotPeers(raft, nowMs).length > 0);
+  let index = isServed ? served.manifest.position.index : Number.POSITIVE_INFINITY;
   if (raft.role.kind !== "leader") return index;
   for (const progress of raft.role.progress.values()) {
     if (progress.kind !== "snapshot" && isReachable(raft, progress, nowMs)) index = Math.min(index, progress.match);

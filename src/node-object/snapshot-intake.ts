@@ -69,7 +69,13 @@ export function onSnapshotChunk(
     if (chunk.after !== null || storage.cleanUp() || !staging.begin(manifest)) return;
     log("info", "snapshot on its way", { index: manifest.position.index, from, rows: manifest.rowsCount });
   }
-  if (staging.add(chunk) === "stale") return;
+  const added = staging.add(chunk);
+  if (added === "stale") return;
+  if (added === "damaged") {
+    // E1: asking at once would bring the same rows, as fast as the network goes, until its sender finds out (S53).
+    log("error", "snapshot chunk damaged", { index: manifest.position.index, from });
+    return;
+  }
   const staged = staging.state();
   if (staged?.status === "receiving") {
     intake.heardAtMs = state.ports.clock.nowMs();
@@ -77,9 +83,10 @@ export function onSnapshotChunk(
     if (intake.awaited <= 0) ask(state, intake, staged.afterKey);
     return;
   }
-  running.intake = null;
-  if (staged?.status === "complete") drive(state, running, { kind: "snapshot_staged", snapshot: manifest.position });
-  else log("error", "snapshot damaged", { index: manifest.position.index, from });
+  if (staged?.status === "complete") {
+    running.intake = null;
+    drive(state, running, { kind: "snapshot_staged", snapshot: manifest.position });
+  } else log("error", "snapshot damaged", { index: manifest.position.index, from }); // and again no sooner than a retry
   // Damaged, or not taken in because this node has got there by itself.
   if (staging.state() !== null) staging.discard();
 }

@@ -66,7 +66,7 @@ export function listedEntries(log: SqliteLog): Entry[] {
 /** Entries with from <= index <= to, at least one if there is one, then as many as fit `bytesMax`. */
 export function readEntries(log: SqliteLog, from: number, to: number, bytesMax: number): Entry[] {
   const entries: Entry[] = [];
-  let next = from;
+  let next = Math.max(from, (log.base?.index ?? 0) + 1);
   let bytes = 0;
   while (next <= to) {
     const rows = rowsWithin(log, next, to, bytesMax - bytes);
@@ -75,8 +75,7 @@ export function readEntries(log: SqliteLog, from: number, to: number, bytesMax: 
         if (entry.index < next || entry.index > to) continue;
         if (entries.length > 0 && bytes + entry.payloadBytes > bytesMax) return entries;
         // A gap inside the log can only be a lost row: rows follow each other (D3).
-        if (entries.length > 0 && entry.index !== next)
-          throw corrupt(`log ${entry.index}`, `follows entry ${next - 1}`);
+        if (entry.index !== next) throw corrupt(`log ${entry.index}`, `stands where entry ${next} is wanted`);
         entries.push(entry);
         bytes += entry.payloadBytes;
         next = entry.index + 1;

@@ -7,10 +7,9 @@
  * U3. Where there are no sums yet, those of the first pass become them (D7).
  */
 import type { ScrubStep } from "./ports.ts";
-import { corrupt } from "./sqlite-rows.ts";
 import { LIVE, readStretch } from "./sqlite-snapshot.ts";
 import { putSums, type SqliteState } from "./sqlite-state.ts";
-import { equalSums, NO_SUMS, type StateSums, verifiedSeal, withSeal } from "./state-seals.ts";
+import { NO_SUMS, type StateSums, verifySums, withRow } from "./state-seals.ts";
 
 const STEP_BYTES_MAX = 2 << 20;
 
@@ -20,11 +19,7 @@ export function scrubStep(state: SqliteState, rowsMax: number): ScrubStep {
   const from = state.scrub ?? { afterKey: "", sums: NO_SUMS };
   const { rows, through, isEnd } = readStretch(exec, active, LIVE, from.afterKey, rowsMax, STEP_BYTES_MAX);
   let { sums } = from;
-  for (const [key, text] of rows) {
-    const seal = verifiedSeal(key, text);
-    if (seal === null) throw corrupt(`state ${JSON.stringify(key)}`, "checksum mismatch");
-    sums = withSeal(sums, seal);
-  }
+  for (const row of rows) sums = withRow(sums, row);
   if (isEnd) endPass(state, sums);
   else state.scrub = { afterKey: through, sums };
   return { afterKey: isEnd ? null : through, ...sums };
@@ -33,9 +28,5 @@ export function scrubStep(state: SqliteState, rowsMax: number): ScrubStep {
 function endPass(state: SqliteState, sums: StateSums): void {
   state.scrub = null;
   if (state.sums === null) putSums(state, sums);
-  else if (!equalSums(state.sums, sums)) {
-    const { rowsCount, hash } = state.sums;
-    const found = `${sums.rowsCount} rows with hash ${sums.hash}`;
-    throw corrupt("state", `${found} instead of ${rowsCount} with hash ${hash}`);
-  }
+  else verifySums(state.sums, sums);
 }

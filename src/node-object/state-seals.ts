@@ -61,6 +61,20 @@ export function equalSums(left: StateSums, right: StateSums): boolean {
   return left.rowsCount === right.rowsCount && left.hash === right.hash;
 }
 
+/** With a row as it is stored. @throws CorruptionError */
+export function withRow(sums: StateSums, [key, text]: readonly [key: string, sealed: string]): StateSums {
+  const seal = verifiedSeal(key, text);
+  if (seal === null) throw corrupt(`state ${JSON.stringify(key)}`, "checksum mismatch");
+  return withSeal(sums, seal);
+}
+
+/** Of all rows, those that were kept while they were written and those that were found. @throws CorruptionError */
+export function verifySums(kept: StateSums, found: StateSums): void {
+  if (equalSums(kept, found)) return;
+  const text = `${found.rowsCount} rows with hash ${found.hash}`;
+  throw corrupt("state", `${text} instead of ${kept.rowsCount} with hash ${kept.hash}`);
+}
+
 /** Of seals as they are stored, one behind the other; null if they are not seals. */
 export function sumsOfSeals(seals: string): StateSums | null {
   if (seals.length % SEAL_UNITS !== 0 || !/^[0-9a-z]*$/.test(seals)) return null;

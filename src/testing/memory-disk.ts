@@ -19,7 +19,7 @@ import type {
   WriteBatch,
 } from "../node-object/ports.ts";
 import type { Entry, HardState } from "../raft/types.ts";
-import { MemorySnapshots } from "./memory-snapshots.ts";
+import { MemorySnapshots, sealedRows, sumsOf } from "./memory-snapshots.ts";
 
 /** The rows that there is one of. */
 interface Meta {
@@ -50,7 +50,8 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
 
   readonly #snapshots = new MemorySnapshots(
     {
-      all: () => this.#rows.rows(),
+      all: () => sealedRows(this.#rows.rows()),
+      sums: () => sumsOf(sealedRows(this.#rows.rows())),
       replace: (rows) => this.#replaceRows(rows),
     },
     (step) => this.#undo.push(step),

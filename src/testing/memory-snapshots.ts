@@ -18,12 +18,14 @@ import type {
   StateScrub,
 } from "../node-object/ports.ts";
 import { beginStaged, judgeChunk, type Staged, stagingState } from "../node-object/staged-snapshot.ts";
-import { NO_SUMS, opened, type StateSums, sealed, sealOf, withSeal } from "../node-object/state-seals.ts";
+import { NO_SUMS, opened, type StateSums, sealed, verifySums, withRow } from "../node-object/state-seals.ts";
 
 /** The rows of the state. */
 export interface MemoryRows {
-  /** In the order of their keys. */
-  all(): readonly Row[];
+  /** As they are stored, in the order of their keys. */
+  all(): readonly SealedRow[];
+  /** As they were kept with each write: of what the disk has lost since, they know nothing. */
+  sums(): StateSums;
   /** Undone with the turn. */
   replace(rows: readonly Row[]): void;
 }
@@ -57,9 +59,8 @@ export class MemorySnapshots {
 
   readonly snapshot: SnapshotSource = {
     begin: (position) => {
-      const rows = this.#state.all();
-      const manifest = { position, ...sumsOf(rows) };
-      this.#pinned = { manifest, rows: rows.map(([key, value]) => [key, sealed(key, value)]) };
+      const manifest = { position, ...this.#state.sums() };
+      this.#pinned = { manifest, rows: this.#state.all() };
       return manifest;
     },
     read: (after, bytesMax) => this.#read(after, bytesMax),
@@ -91,7 +92,7 @@ export class MemorySnapshots {
   readonly scrub: StateScrub = { step: (rowsMax) => this.#scrubStep(rowsMax) };
 
   get stateHash(): number {
-    return sumsOf(this.#state.all()).hash;
+    return this.#state.sums().hash;
   }
 
   cleanUp(): boolean {
@@ -133,6 +134,7 @@ export class MemorySnapshots {
     const passed = sumsOf(rows.filter(([key]) => key <= end));
     const isEnd = passed.rowsCount === rows.length;
     this.#scrubbedTo = isEnd ? "" : end;
+    if (isEnd) verifySums(this.#state.sums(), passed);
     return { afterKey: isEnd ? null : end, ...passed };
   }
 
@@ -146,6 +148,11 @@ export class MemorySnapshots {
   }
 }
 
-function sumsOf(rows: readonly Row[]): StateSums {
-  return rows.reduce((sums, [key, value]) => withSeal(sums, sealOf(key, value)), NO_SUMS);
+export function sealedRows(rows: readonly Row[]): SealedRow[] {
+  return rows.map(([key, value]) => [key, sealed(key, value)]);
+}
+
+/** @throws CorruptionError */
+export function sumsOf(rows: readonly SealedRow[]): StateSums {
+  return rows.reduce(withRow, NO_SUMS);
 }

@@ -389,8 +389,14 @@ describe("corruption", () => {
     {
       what: "a missing log row",
       sql: "DELETE FROM log WHERE first_index = 3",
-      row: /^log 5: follows entry 2/,
+      row: /^log 5: stands where entry 3 is wanted/,
       read: readAll,
+    },
+    {
+      what: "a missing log row at which a read begins",
+      sql: "DELETE FROM log WHERE first_index = 3",
+      row: /^log 5: stands where entry 3 is wanted/,
+      read: (storage) => storage.readLog(3, 6, 1000),
     },
   ];
 

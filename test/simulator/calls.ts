@@ -1,8 +1,10 @@
 /** A client's request to one node: sent, answered, lost or given up, in any order; the first of these counts. */
 import { nextFloat } from "../../src/base/random.ts";
 import type { CommandResult, Outcome, Proposal, Query } from "../../src/kv/command.ts";
+import { wasTaintedSince } from "./corruption.ts";
+import { isTainted } from "./damage.ts";
 import type { ReadAnswer } from "./history.ts";
-import type { Call, World } from "./host.ts";
+import { type Call, hostOf, type World } from "./host.ts";
 import { scheduleAct, sendCall } from "./world.ts";
 
 /** `refused`: the node never saw it. `unknown`: the connection broke, or the client gave up. */
@@ -15,7 +17,10 @@ export function callWrite(
   done: (end: WriteEnd) => void,
 ): void {
   const { label, proposal, timeoutMs } = options;
-  const end = once(done);
+  const sentAt = world.now;
+  const end = once((answer: WriteEnd) => {
+    done(typeof answer !== "string" && wasTaintedSince(world, sentAt) ? "unknown" : answer);
+  });
   const call: Call = {
     label,
     answered: false,
@@ -49,7 +54,7 @@ export function callRead(
     reads: true,
     run(runtime, answer, turn) {
       const respond = (error: unknown): void => {
-        if (error !== null) {
+        if (error !== null || isTainted(hostOf(world, node).disk)) {
           answer(() => end(null));
           return;
         }

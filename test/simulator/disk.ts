@@ -9,9 +9,17 @@
  */
 
 import type { Row, ScanRange } from "../../src/kv/store.ts";
-import type { Identity, LoadedState, SleepNote, SnapshotPosition, WriteBatch } from "../../src/node-object/ports.ts";
+import {
+  CorruptionError,
+  type Identity,
+  type LoadedState,
+  type SleepNote,
+  type SnapshotPosition,
+  type WriteBatch,
+} from "../../src/node-object/ports.ts";
 import type { Entry, HardState } from "../../src/raft/types.ts";
 import { MemorySnapshots } from "../../src/testing/memory-snapshots.ts";
+import { type Damage, keptSums, noDamage, readEntry, readRows, renewEntry, replaceAll, storedRows } from "./damage.ts";
 import { Violation } from "./violation.ts";
 
 export interface Disk {
@@ -32,6 +40,8 @@ export interface Disk {
   sleep: SleepNote | null;
   alarmAtWallMs: number | null;
   halted: string | null;
+  /** What it has done to its rows by itself. */
+  readonly damage: Damage;
   /** Undo records of the turn in progress. */
   journal: Undo[];
   /** The lowest index written since the checkers last looked; Infinity = none. */
@@ -56,12 +66,14 @@ export function createDisk(serial: number): Disk {
     sleep: null,
     alarmAtWallMs: null,
     halted: null,
+    damage: noDamage(),
     journal: [],
     writtenFrom: Number.POSITIVE_INFINITY,
     checkedIdentity: null,
   };
   const rows = {
-    all: (): Row[] => disk.keys.map((key) => [key, disk.rows.get(key)!]),
+    all: () => storedRows(disk),
+    sums: () => keptSums(disk),
     replace: (next: readonly Row[]) => replaceRows(disk, next),
   };
   return Object.assign(disk, { snapshots: new MemorySnapshots(rows, (step) => disk.journal.push(step)) });
@@ -69,9 +81,11 @@ export function createDisk(serial: number): Disk {
 
 function replaceRows(disk: Omit<Disk, "snapshots">, next: readonly Row[]): void {
   const { rows, keys } = disk;
+  const restore = replaceAll(disk);
   disk.journal.push(() => {
     disk.rows = rows;
     disk.keys = keys;
+    restore();
   });
   disk.rows = new Map(next);
   disk.keys = next.map(([key]) => key);
@@ -80,6 +94,9 @@ function replaceRows(disk: Omit<Disk, "snapshots">, next: readonly Row[]): void 
 export function loadDisk(disk: Disk): LoadedState {
   disk.snapshots.restart();
   const last = disk.log[disk.log.length - 1] ?? disk.base;
+  const memberships = disk.log.filter(({ kind }) => kind === "membership");
+  // A node that halted over a corrupt row must be able to say so: it is read no further than this.
+  if (disk.halted === null) for (const entry of [...memberships, ...disk.log.slice(-1)]) mustRead(disk, entry);
   return {
     identity: disk.identity,
     hardState: disk.hardState,
@@ -87,10 +104,15 @@ export function loadDisk(disk: Disk): LoadedState {
     lastIndex: last?.index ?? 0,
     lastTerm: last?.term ?? 0,
     lastTimeMs: last?.timeMs ?? 0,
-    memberships: disk.log.filter(({ kind }) => kind === "membership"),
+    memberships,
     sleep: disk.sleep,
     halted: disk.halted,
   };
+}
+
+function mustRead(disk: Disk, entry: Entry): void {
+  if (readEntry(disk, entry) === null)
+    throw new CorruptionError(`log ${entry.index}: is needed at the start, but is gone`);
 }
 
 /** The index of the log's base; 0: none. */
@@ -168,6 +190,7 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
         throw new Violation("log has no gap", `entry ${entry.index} written after ${lastIndex(disk)}`);
       }
       disk.log.push(entry);
+      renewEntry(disk, entry.index);
       if (entry.index < disk.writtenFrom) disk.writtenFrom = entry.index;
       journal.push(() => disk.log.pop());
     }
@@ -257,8 +280,10 @@ export function readLog(disk: Disk, from: number, to: number, bytesMax: number):
   const entries: Entry[] = [];
   let bytes = 0;
   for (let index = Math.max(from, baseIndex(disk) + 1); index <= to; index += 1) {
-    const entry = entryAt(disk, index);
-    if (entry === undefined) break;
+    const written = entryAt(disk, index);
+    if (written === undefined) break;
+    const entry = readEntry(disk, written);
+    if (entry === null) throw new CorruptionError(`log ${index}: is gone`);
     bytes += entry.payloadBytes;
     if (entries.length > 0 && bytes > bytesMax) break;
     entries.push(entry);
@@ -276,7 +301,7 @@ export function scanDisk(disk: Disk, range: ScanRange): Row[] {
   } else {
     for (let position = low; position < high && rows.length < range.limit; position += 1) pushRow(disk, position, rows);
   }
-  return rows;
+  return readRows(disk, rows);
 }
 
 function pushRow(disk: Disk, position: number, rows: Row[]): void {
@@ -286,6 +311,7 @@ function pushRow(disk: Disk, position: number, rows: Row[]): void {
 
 function setRow(disk: Disk, key: string, value: string | null): void {
   const present = disk.rows.has(key);
+  disk.damage.changed.delete(key);
   if (value === null) {
     if (!present) return;
     disk.rows.delete(key);

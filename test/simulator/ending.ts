@@ -7,6 +7,7 @@ import { nextFloat } from "../../src/base/random.ts";
 import { evaluateQuery } from "../../src/kv/machine.ts";
 import { logTimeMs } from "../../src/raft/state.ts";
 import { monotonicMs } from "./clock.ts";
+import { requireRepair } from "./corruption.ts";
 import { requireNobodyForgotten, requireSilence, requireWaking } from "./ending-asleep.ts";
 import type { Faults } from "./faults.ts";
 import type { World } from "./host.ts";
@@ -15,6 +16,7 @@ import { isVoter, membershipInForce, removedHosts } from "./membership.ts";
 import { addRemoved } from "./operator.ts";
 import { sendCompaction, sendProbe } from "./probes.ts";
 import { disturb, leaderHost } from "./rests.ts";
+import { requireEqualRows } from "./rows-check.ts";
 import {
   LEFT_BEHIND_MS_MAX,
   membersOf,
@@ -42,6 +44,7 @@ const DISTURBED_RATE = 0.5;
 export function requireProgress(faults: Faults, workload: Workload, watching: WatchClients): void {
   const { world } = faults;
   runUntilQuiet(world, workload);
+  requireRepair(world, workload);
   requireCalm(world);
   requireMembers(world);
   calmWatchClients(watching);
@@ -50,6 +53,7 @@ export function requireProgress(faults: Faults, workload: Workload, watching: Wa
   askWatchClients(watching, false);
   requireWrites(world, workload);
   requireAgreement(world);
+  requireEqualRows(world);
   requireLeasesEnd(faults);
   requireWarning(world, workload, watching);
   requireRemoval(world);

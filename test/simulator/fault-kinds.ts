@@ -26,6 +26,8 @@ export const FAULT_KINDS = [
   "alarm_repeated",
   "reply_lost",
   "quiescence",
+  "snapshot_in_flight",
+  "disk_corruption",
 ] as const;
 
 export type FaultKind = (typeof FAULT_KINDS)[number];

@@ -1,6 +1,7 @@
 /** Injects the faults of a profile while the seed runs, and ends them all when it is time to heal. */
 import { nextFloat, nextInteger, type Random } from "../../src/base/random.ts";
 import { PROTOCOL_MAX, PROTOCOL_MIN } from "../../src/node-object/versions.ts";
+import { corruptDisk } from "./corruption.ts";
 import { push } from "./event-queue.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Host, World } from "./host.ts";
@@ -44,6 +45,7 @@ const RATES: ReadonlySet<FaultKind> = new Set([
   "alarm_repeated",
   "reply_lost",
   "quiescence",
+  "snapshot_in_flight",
 ]);
 
 export function createFaults(world: World, profile: Profile): Faults {
@@ -136,6 +138,8 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       return supersedeSome(faults, host);
     case "version_mix":
       return upgrade(world, host);
+    case "disk_corruption":
+      return corruptDisk(world, host);
     case "membership_change":
       return changeSomeMember(world);
     case "leader_transfer":

@@ -18,6 +18,7 @@ import type { FaultCounts } from "./fault-kinds.ts";
 import type { Network } from "./network.ts";
 import type { Safety } from "./safety.ts";
 import type { Sleep } from "./sleep.ts";
+import type { Transfers } from "./snapshot-ports.ts";
 import type { Socket, SocketMessage } from "./sockets.ts";
 import type { Trace } from "./trace.ts";
 import type { Violation } from "./violation.ts";
@@ -191,6 +192,8 @@ export interface WorldOptions {
   readonly quotaBytes: number;
   readonly logKeepEntries: number;
   readonly housekeepingMs: number;
+  /** Of a snapshot: a small state is a long transfer all the same. */
+  readonly chunkBytesMax: number;
   readonly compaction: CompactionPolicy;
   readonly hubLimits: Partial<HubLimits>;
   readonly mutation: Mutation | null;
@@ -210,6 +213,11 @@ export interface World {
   readonly network: Network;
   readonly timing: Timing;
   readonly counts: FaultCounts;
+  readonly transfers: Transfers;
+  /** When a node was last known to have lost rows without knowing it (damage.ts B2). */
+  taintedAt: number;
+  /** Nodes that have halted over a row, and were repaired. */
+  halts: number;
   readonly safety: Safety;
   readonly sleep: Sleep;
   readonly trace: Trace;

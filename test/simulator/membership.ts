@@ -29,9 +29,9 @@ function membershipsInPlay(world: World): Membership[] {
   return found;
 }
 
-/** The storage that this membership means is gone. */
+/** The storage that this membership means is gone, or has gone bad. */
 export function isReplaced(membership: Membership, { id, disk }: Host): boolean {
-  return incarnationsOf(membership).get(id) !== disk.identity?.incarnation;
+  return disk.damage.struck || incarnationsOf(membership).get(id) !== disk.identity?.incarnation;
 }
 
 function lostVoters(world: World, membership: Membership): NodeId[] {

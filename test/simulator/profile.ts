@@ -57,11 +57,12 @@ export interface Profile {
   readonly quotaBytes: number;
   /** Few: who is away for a while needs a snapshot. */
   readonly logKeepEntries: number;
+  readonly chunkBytesMax: number;
   readonly compaction: CompactionPolicy;
 }
 
 export function chooseProfile(random: Random): Profile {
-  const kinds = FAULT_KINDS.filter((kind) => nextFloat(random) < (kind === "quiescence" ? 0.85 : 0.55));
+  const kinds = FAULT_KINDS.filter((kind) => nextFloat(random) < (LIKELY[kind] ?? 0.55));
   const has = (kind: FaultKind): boolean => kinds.includes(kind);
   const size = choose(random, SIZES);
   const [heartbeatMs, electionTimeoutMsMin, electionTimeoutMsMax] = choose(random, PACES);
@@ -103,7 +104,8 @@ export function chooseProfile(random: Random): Profile {
     lateKeepers: 0.5,
     leaseShare: crowded ? 0.1 : 0.29,
     writeShare: crowded ? 0.95 : 0.7,
-    logKeepEntries: choose(random, [10, 30, 100, 10_000]),
+    logKeepEntries: has("snapshot_in_flight") ? choose(random, [10, 30, 100]) : 10_000,
+    chunkBytesMax: choose(random, [500, 3000, 384 << 10]),
     quotaBytes: nextFloat(random) < 0.12 ? choose(random, [15_000, 40_000]) : QUOTA_BYTES,
     compaction: crowded ? { keepRevisions: 1, keepMs: 0, historyBytesMax: 0 } : NO_COMPACTION,
   };
@@ -124,6 +126,7 @@ export const STORMY = {
   electionTimeoutMsMax: 300,
 } as const;
 
+const LIKELY: Partial<Record<FaultKind, number>> = { quiescence: 0.85, snapshot_in_flight: 0.75 };
 const QUOTA_BYTES = 2 ** 32;
 const NO_COMPACTION: CompactionPolicy = { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 };
 

@@ -16,6 +16,7 @@ import { forMachine } from "../../src/node-object/applying.ts";
 import type { Identity, PeerEnvelope } from "../../src/node-object/ports.ts";
 import { parseMembership } from "../../src/raft/membership.ts";
 import type { Entry, Membership, NodeId } from "../../src/raft/types.ts";
+import { isTainted } from "./damage.ts";
 import { baseIndex, entryAt, lastIndex, termAt } from "./disk.ts";
 import { type Host, hostOf, type Instance, type World } from "./host.ts";
 import { isReplaced } from "./membership.ts";
@@ -97,7 +98,8 @@ export function checkStarted(world: World, instance: Instance): void {
   const { committed } = world.safety;
   const { host } = instance;
   checkIdentity(world, host, host.disk.identity);
-  if (status.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${status.halted}`);
+  if (status.halted !== null && !host.disk.damage.struck)
+    throw new Violation("node never halts", `node ${host.id}: ${status.halted}`);
   if (status.applied_index > committed.length) {
     const detail = `node ${host.id} starts with ${status.applied_index} applied, ${committed.length} are committed`;
     throw new Violation("committed prefix is stable", detail);
@@ -113,7 +115,8 @@ export function checkTurn(world: World, instance: Instance): void {
   const { safety } = world;
   if (!instance.superseded) {
     const { disk } = host;
-    if (disk.halted !== null) throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
+    if (disk.halted !== null && !disk.damage.struck)
+      throw new Violation("node never halts", `node ${host.id}: ${disk.halted}`);
     if (disk.writtenFrom <= lastIndex(disk)) checkWritten(safety, instance, world.now);
   }
   if (raft === null) return;
@@ -282,7 +285,8 @@ export function nextApplied({ runtime, raft }: Instance, index: number): number 
 }
 
 function compareDigest(instance: Instance, index: number, digest: string, truth: Committed): void {
-  if (digest === truth.digest) return;
+  // Whoever has lost rows cannot know it yet; it must not stay so (corruption.ts).
+  if (digest === truth.digest || isTainted(instance.host.disk)) return;
   const detail = `node ${instance.host.id} after entry ${index}: ${digest}, a replay of the log says ${truth.digest}`;
   throw new Violation("digests are equal", detail);
 }

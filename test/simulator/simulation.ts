@@ -59,6 +59,13 @@ export interface SeedCounts extends WatchCounts {
   automatic: number;
   /** Writes that were refused for want of space. */
   noSpace: number;
+  /** Snapshots on their way to a node, and what became of them. */
+  transfersBegun: number;
+  transfersFinished: number;
+  transfersAbandoned: number;
+  installs: number;
+  /** Nodes that halted over a corrupt row and were repaired. */
+  halts: number;
 }
 
 /** A run that makes no progress in its steps for this long has stopped (all nodes asleep). */
@@ -80,6 +87,7 @@ export function runSeed(options: SeedOptions): SeedResult {
     quotaBytes: profile.quotaBytes,
     logKeepEntries: profile.logKeepEntries,
     housekeepingMs: HOUSEKEEPING_MS,
+    chunkBytesMax: profile.chunkBytesMax,
     compaction: profile.compaction,
     hubLimits: profile.hubLimits,
     mutation: options.mutation ?? null,
@@ -146,5 +154,9 @@ function countsOf({ world, history }: Workload, watching: WatchClients, promises
     if (!entry.payload.includes("idempotency")) automatic += 1;
   }
   const noSpace = history.writes.filter(({ refusedForSpace }) => refusedForSpace).length;
-  return { ...watching.counts, clusterSleeps, nodeSleeps, expiries, promises, compactions, automatic, noSpace };
+  const { begun, finished, abandoned, installs } = world.transfers;
+  const transfers = { transfersBegun: begun, transfersFinished: finished, transfersAbandoned: abandoned, installs };
+  const { halts } = world;
+  const log = { expiries, promises, compactions, automatic, noSpace };
+  return { ...watching.counts, clusterSleeps, nodeSleeps, ...log, ...transfers, halts };
 }

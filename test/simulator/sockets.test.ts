@@ -63,6 +63,7 @@ beforeEach(() => {
     quotaBytes: 2 ** 32,
     logKeepEntries: 10_000,
     housekeepingMs: Number.POSITIVE_INFINITY,
+    chunkBytesMax: 384 << 10,
     compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
     hubLimits: {},
     mutation: {

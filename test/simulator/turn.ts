@@ -12,6 +12,7 @@ import { nextFloat, nextInteger } from "../../src/base/random.ts";
 import type { PeerEnvelope, Ports, WriteBatch } from "../../src/node-object/ports.ts";
 import { indexWithin } from "../../src/testing/memory-disk.ts";
 import { monotonicMs, wallMs } from "./clock.ts";
+import { readRow } from "./damage.ts";
 import {
   countStatements,
   lastIndex,
@@ -28,6 +29,7 @@ import { holdOrRelease } from "./gate.ts";
 import type { Commit, Host, Instance, Release, Turn, World } from "./host.ts";
 import { checkIdentity, checkTransmit, checkTurn } from "./safety.ts";
 import { checkSilence, noticeSleep, observeSleep } from "./sleep.ts";
+import { snapshotPorts } from "./snapshot-ports.ts";
 import { createWatchers, deliverMessage, releaseSockets } from "./sockets.ts";
 import { scheduleAlarm, scheduleTimer } from "./timers.ts";
 import { traceEvent } from "./trace.ts";
@@ -259,41 +261,13 @@ export function createPorts(world: World, instance: Instance): Ports {
       },
       get(key) {
         beforeRead();
-        return host.disk.rows.get(key);
+        return readRow(host.disk, key);
       },
       scan(range) {
         beforeRead();
         return scanDisk(host.disk, range);
       },
-      snapshot: {
-        begin(position) {
-          beforeRead();
-          return host.disk.snapshots.snapshot.begin(position);
-        },
-        read(after, bytesMax) {
-          beforeRead();
-          return host.disk.snapshots.snapshot.read(after, bytesMax);
-        },
-        end() {
-          touch();
-          host.disk.snapshots.snapshot.end();
-        },
-      },
-      staging: {
-        begin: (manifest) => change(() => host.disk.snapshots.staging.begin(manifest), false),
-        add: (chunk) => change(() => host.disk.snapshots.staging.add(chunk), "stale"),
-        state() {
-          touch();
-          return host.disk.snapshots.staging.state();
-        },
-        discard: () => change(() => host.disk.snapshots.staging.discard(), undefined),
-      },
-      scrub: {
-        step(rowsMax) {
-          beforeRead();
-          return host.disk.snapshots.scrub.step(rowsMax);
-        },
-      },
+      ...snapshotPorts(world, host, { touch, beforeRead, change }),
       get stateHash() {
         touch();
         return host.disk.snapshots.stateHash;
@@ -352,6 +326,7 @@ export function createPorts(world: World, instance: Instance): Ports {
 
 function write(world: World, instance: Instance, batch: WriteBatch): void {
   writing(world, instance, countStatements(batch), (onStatement) => writeDisk(instance.host.disk, batch, onStatement));
+  if (batch.install !== undefined) world.transfers.installs += 1;
 }
 
 /** Undefined: the turn is dead already, and nothing is written any more. */

@@ -40,6 +40,8 @@ export type Rule =
   | "one effect per idempotency key"
   | "answered exactly once"
   | "node never halts"
+  | "corruption is found"
+  | "rows are equal"
   | "no uncaught exception"
   | "progress after healing";
 

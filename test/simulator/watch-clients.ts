@@ -11,6 +11,7 @@ import type { Frame } from "../../src/watch/frames.ts";
 import type { Subscribed, Subscription } from "../../src/watch/hub.ts";
 import { callRead } from "./calls.ts";
 import { chooseSelector, pick } from "./choices.ts";
+import { isTainted } from "./damage.ts";
 import { hostOf, type World } from "./host.ts";
 import { createSocket, leave, type Socket, type SocketMessage, sendRequest, subscribeOver } from "./sockets.ts";
 import { Violation } from "./violation.ts";
@@ -246,6 +247,10 @@ function receive(client: WatchClient, socket: Socket, message: SocketMessage): v
 
 function hear(client: WatchClient, socket: Socket, message: SocketMessage): void {
   if (client.socket !== socket) return;
+  if (isTainted(socket.host.disk)) {
+    goAway(client, socket, UNREADY_MS_MAX);
+    return;
+  }
   if (message.kind === "subscribed") {
     const watcher = client.watchers.find(({ watchId }) => watchId === message.watchId);
     if (watcher !== undefined) onSubscribed(client, watcher, socket, message.result);

@@ -32,6 +32,7 @@ import {
 import { createNetwork } from "./network.ts";
 import { checkStarted, createSafety, nextApplied } from "./safety.ts";
 import { createSleep, noticeSleep } from "./sleep.ts";
+import { createTransfers, isReceiving } from "./snapshot-ports.ts";
 import { dropSocket } from "./sockets.ts";
 import { retryAlarm, scheduleAlarm, scheduleTimer, takeAlarm, takeTimer } from "./timers.ts";
 import { createTrace, traceEvent } from "./trace.ts";
@@ -57,6 +58,9 @@ export function createWorld(options: WorldOptions): World {
       replyLostRate: 0,
     },
     counts: createFaultCounts(),
+    transfers: createTransfers(),
+    taintedAt: Number.NEGATIVE_INFINITY,
+    halts: 0,
     safety: createSafety(options.size, options.mutation?.apply?.(applyEntries)),
     sleep: createSleep(),
     trace: createTrace(options.traceLines),
@@ -342,6 +346,7 @@ export function evictHost(world: World, host: Host): boolean {
 
 export function wipeHost(world: World, host: Host, downMs: number): void {
   crashHost(world, host, downMs);
+  if (isReceiving(host)) world.transfers.abandoned += 1;
   host.disk = createDisk(host.disk.serial + 1);
   host.alarmEventAt = Number.POSITIVE_INFINITY;
 }

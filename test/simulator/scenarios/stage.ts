@@ -44,6 +44,7 @@ export const SYNC_MS = 0.5;
  */
 export const FLUSHED_MS = 1200;
 const CLIENT_MS = 0.1;
+const CHUNK_BYTES_MAX = 384 << 10;
 
 /** What happens to a message that leaves a node: an instance = only this one gets it; undefined = the next rule decides. */
 export type Verdict = "pass" | "drop" | "hold" | Instance | undefined;
@@ -59,6 +60,7 @@ export interface StageOptions {
   readonly logKeepEntries?: number;
   /** Absent: never, so that a node does nothing that the script does not say. */
   readonly housekeepingMs?: number;
+  readonly chunkBytesMax?: number;
   readonly hubLimits?: Partial<HubLimits>;
 }
 
@@ -84,6 +86,7 @@ export class Stage implements StorageFaults {
       quotaBytes: 2 ** 32,
       logKeepEntries: options.logKeepEntries ?? 10_000,
       housekeepingMs: options.housekeepingMs ?? Number.POSITIVE_INFINITY,
+      chunkBytesMax: options.chunkBytesMax ?? CHUNK_BYTES_MAX,
       compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
       heartbeatMs: HEARTBEAT_MS,
       electionTimeoutMsMin: ELECTION_MS_MIN,

@@ -2,7 +2,13 @@
  * A node's storage with the faults of a story: one at a chosen statement, rows that fail their checksum, and the halted
  * row. The world holds that no node ever halts, so that row is kept here, out of its sight.
  */
-import { CorruptionError, type NodeConfig, type Ports, type WriteBatch } from "../../../src/node-object/ports.ts";
+import {
+  CorruptionError,
+  type NodeConfig,
+  type Ports,
+  type SnapshotStaging,
+  type WriteBatch,
+} from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
 import type { NodeId } from "../../../src/raft/types.ts";
 import type { Host } from "../host.ts";
@@ -10,7 +16,7 @@ import type { Host } from "../host.ts";
 /** One storage statement of a node, before or after it is carried out. */
 export interface Statement {
   readonly node: NodeId;
-  readonly kind: keyof WriteBatch;
+  readonly kind: keyof WriteBatch | keyof SnapshotStaging;
   readonly when: "before" | "after";
 }
 
@@ -53,7 +59,7 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
         return storage.scan(range);
       },
       snapshot: storage.snapshot,
-      staging: storage.staging,
+      staging: faultyStaging(faults, id, ports),
       scrub: storage.scrub,
       get stateHash() {
         return storage.stateHash;
@@ -64,6 +70,22 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
       },
       afterSync: (done) => storage.afterSync(done),
     },
+  };
+}
+
+function faultyStaging(faults: StorageFaults, node: NodeId, ports: Ports): SnapshotStaging {
+  const { staging } = ports.storage;
+  const around = <T>(kind: keyof SnapshotStaging, work: () => T): T => {
+    strike(faults, ports, { node, kind, when: "before" });
+    const done = work();
+    strike(faults, ports, { node, kind, when: "after" });
+    return done;
+  };
+  return {
+    begin: (manifest) => around("begin", () => staging.begin(manifest)),
+    add: (chunk) => around("add", () => staging.add(chunk)),
+    state: () => staging.state(),
+    discard: () => around("discard", () => staging.discard()),
   };
 }
 
