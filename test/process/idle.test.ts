@@ -13,7 +13,8 @@ import { groupCpuSeconds } from "../../scripts/local-cluster/cpu-time.ts";
 import { NODE_IDS } from "../../scripts/local-cluster/verbs.ts";
 import { type FiveTest, startFiveTest } from "./five-cluster.ts";
 
-const IDLE_MS = 60_000;
+/** `IDLE_S=60` for the whole minute: here it is what keeps the suite short. */
+const IDLE_MS = Number(process.env.IDLE_S ?? 30) * 1000;
 const WATCHES = 50;
 const LEASES = 50;
 /** QUIESCE_AFTER_MS, and what a busy machine adds. */
@@ -55,7 +56,7 @@ async function watch(cluster: FiveTest, node: number): Promise<{ events: number;
   return counted;
 }
 
-describe.concurrent("with 50 watches and 50 leases of ten minutes, asleep for a minute", () => {
+describe.concurrent("with 50 watches and 50 leases of ten minutes, asleep for a while", () => {
   test.each(["whole", "one down"])(
     "%s: nothing is sent or computed, and the next write is told at once",
     async (name) => {
