@@ -14,7 +14,9 @@ import type { Envelope, Event, Message, Output, Persist } from "../../src/raft/t
 import { DATABASE_MUTANTS } from "./database-mutants.ts";
 import type { FaultKind } from "./fault-kinds.ts";
 import type { Mutation } from "./host.ts";
+import { overridden } from "./overridden-port.ts";
 import type { Profile } from "./profile.ts";
+import { STORAGE_MUTANTS } from "./storage-mutants.ts";
 
 export const MUTANT_SEEDS_MAX = 300;
 
@@ -266,7 +268,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
 const AWAKE: Partial<Profile> = { quiesceAfterMs: Number.POSITIVE_INFINITY, restEveryMs: null, watchers: 0 };
 const OF_THE_CORE = CORE_MUTANTS.map((mutant) => ({ ...mutant, profile: { ...AWAKE, ...mutant.profile } }));
 
-export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS];
+export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS, ...STORAGE_MUTANTS];
 
 // --- around the core -------------------------------------------------------------------------------------------------
 
@@ -399,11 +401,6 @@ function truncateBehind(state: RaftState, event: Event, output: Output): Output 
 }
 
 // --- around the ports ------------------------------------------------------------------------------------------------
-
-/** The same port with some members replaced; getters stay alive. */
-function overridden<T extends object>(port: T, replaced: Partial<T>): T {
-  return Object.assign(Object.create(port) as T, replaced);
-}
 
 /** Rows reach the disk one flush before the position that covers them: two writes that should be one. */
 function positionLagsBehind(ports: Ports): Ports {
