@@ -55,12 +55,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "truncate the log above what is durable",
-    mutation: {
-      step: (real) => (state, event, nowMs, wallMs) => {
-        const index = event.kind === "truncate_log" ? state.commit : 0;
-        return real(state, event.kind === "truncate_log" ? { ...event, index } : event, nowMs, wallMs);
-      },
-    },
+    mutation: { step: truncateWhatIsApplied },
     profile: LATECOMERS,
   },
   {
@@ -196,6 +191,22 @@ function repeatTransfers(runtime: Runtime): Runtime {
 }
 
 type ChunkBody = Extract<PeerBody, { kind: "snapshot_chunk" }>;
+
+const KEPT_ENTRIES = 10;
+
+/** A follower lets go of every entry that it has applied, written out or not. */
+function truncateWhatIsApplied(real: Step): Step {
+  return (state, event, nowMs, wallMs) => {
+    const index = state.commit;
+    const output = real(state, event, nowMs, wallMs);
+    const isAppend = event.kind === "message" && event.message.kind === "append";
+    if (!isAppend || index < state.log.base.index + KEPT_ENTRIES) return output;
+    const cut = real(state, { kind: "truncate_log", index }, nowMs, wallMs).persist;
+    if (cut === null) return output;
+    const persist = output.persist === null ? cut : { ...output.persist, dropThrough: cut.dropThrough };
+    return { ...output, persist };
+  };
+}
 
 // --- around reads ----------------------------------------------------------------------------------------------------
 
