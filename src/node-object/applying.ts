@@ -3,7 +3,9 @@
  *
  * N3. Applied rows are buffered and flushed together with the applied index; the log replays what a crash loses.
  */
+import { AssertionError } from "../base/assert.ts";
 import { removesHistory } from "../kv/compaction.ts";
+import type { Applied } from "../kv/machine.ts";
 import { entriesFrom } from "../raft/log.ts";
 import type { Entry } from "../raft/types.ts";
 import { noticeChange } from "./leader-duties.ts";
@@ -57,12 +59,27 @@ function runsOf(running: Running, entries: readonly Entry[]): { removes: boolean
 
 function applyRun(state: NodeState, running: Running, entries: readonly Entry[]): void {
   const { digests } = running;
-  state.core.apply(running.machine, entries).forEach((one, position) => {
+  carryOut(state, running, entries).forEach((one, position) => {
     digests.set(one.index, one.digest);
     digests.delete(one.index - DIGESTS_KEPT_MAX);
     publishApplied(running, one);
     onApplied(state, one, entries[position]?.term ?? 0);
   });
+}
+
+/**
+ * Rows that do not fit together make the state machine stumble over what it reads, at every start again: the node halts. What
+ * the disk throws is no such thing.
+ */
+function carryOut(state: NodeState, running: Running, entries: readonly Entry[]): readonly Applied[] {
+  try {
+    return state.core.apply(running.machine, entries);
+  } catch (error) {
+    const stumbled = error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError;
+    if (!stumbled) throw error;
+    const { index } = entries[0] ?? { index: 0 };
+    throw new AssertionError(`entry ${index} or one behind it can not be applied: ${error.message}`, { cause: error });
+  }
 }
 
 /** Makes the buffered rows durable, with the applied index among them (N3). */

@@ -34,15 +34,20 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 
 export interface FaultCounts {
   readonly byKind: Map<FaultKind, number>;
+  /** Those of them that struck while a snapshot was on its way to some node. */
+  readonly inFlight: Map<FaultKind, number>;
   add(kind: FaultKind): void;
 }
 
-export function createFaultCounts(): FaultCounts {
+export function createFaultCounts(isSnapshotInFlight: () => boolean): FaultCounts {
   const byKind = new Map<FaultKind, number>();
+  const inFlight = new Map<FaultKind, number>();
   return {
     byKind,
+    inFlight,
     add(kind) {
       byKind.set(kind, (byKind.get(kind) ?? 0) + 1);
+      if (isSnapshotInFlight()) inFlight.set(kind, (inFlight.get(kind) ?? 0) + 1);
     },
   };
 }

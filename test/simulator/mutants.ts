@@ -17,6 +17,7 @@ import type { Mutation } from "./host.ts";
 import { MEMBERSHIP_MUTANTS } from "./membership-mutants.ts";
 import { overridden } from "./overridden.ts";
 import { type Profile, STORMY } from "./profile.ts";
+import { STORAGE_MUTANTS } from "./storage-mutants.ts";
 
 export const MUTANT_SEEDS_MAX = 300;
 
@@ -245,7 +246,7 @@ const OF_THE_CORE = [...CORE_MUTANTS, ...MEMBERSHIP_MUTANTS].map((mutant) => ({
   profile: { ...AWAKE, ...mutant.profile },
 }));
 
-export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS];
+export const MUTANTS: readonly Mutant[] = [...OF_THE_CORE, ...DATABASE_MUTANTS, ...STORAGE_MUTANTS];
 
 // --- around the core -------------------------------------------------------------------------------------------------
 

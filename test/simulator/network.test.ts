@@ -5,7 +5,7 @@ import { createNetwork, cut, isCut, mend, mendAll, routeMessage } from "./networ
 
 function arrivals(network: ReturnType<typeof createNetwork>, count: number): number[] {
   const random = createRandom(1);
-  const counts = createFaultCounts();
+  const counts = createFaultCounts(() => false);
   return Array.from({ length: count }, (_, now) => routeMessage(network, random, 1, 2, now / 10, counts)).flat();
 }
 

@@ -9,6 +9,7 @@ export interface SeedSummary {
   readonly virtualMs: number;
   readonly acknowledgedWrites: number;
   readonly faults: readonly (readonly [FaultKind, number])[];
+  readonly faultsInFlight: readonly (readonly [FaultKind, number])[];
   readonly counts: SeedCounts;
   readonly violation: string | null;
   readonly trace: string;
@@ -20,6 +21,8 @@ export interface Report {
   virtualMs: number;
   acknowledgedWrites: number;
   readonly injected: Map<FaultKind, number>;
+  /** Of those the ones that struck while a snapshot was on its way. */
+  readonly inFlight: Map<FaultKind, number>;
   /** Seeds in which both kinds of a pair were injected; key "a b", a before b in FAULT_KINDS. */
   readonly together: Map<string, number>;
   /** What the workload had to do with, over all seeds. */
@@ -37,6 +40,7 @@ export function createReport(): Report {
     virtualMs: 0,
     acknowledgedWrites: 0,
     injected: new Map(),
+    inFlight: new Map(),
     together: new Map(),
     happened: new Map(),
     failures: [],
@@ -44,13 +48,14 @@ export function createReport(): Report {
 }
 
 export function summarize(result: SeedResult): SeedSummary {
-  const { seed, steps, virtualMs, acknowledgedWrites, faults, counts, violation, trace } = result;
+  const { seed, steps, virtualMs, acknowledgedWrites, faults, faultsInFlight, counts, violation, trace } = result;
   return {
     seed,
     steps,
     virtualMs,
     acknowledgedWrites,
     faults: [...faults],
+    faultsInFlight: [...faultsInFlight],
     counts,
     violation: violation?.message ?? null,
     trace,
@@ -67,6 +72,9 @@ export function addSeed(report: Report, summary: SeedSummary): void {
     report.happened.set(name, (report.happened.get(name) ?? 0) + count);
   }
   for (const [kind, count] of summary.faults) report.injected.set(kind, (report.injected.get(kind) ?? 0) + count);
+  for (const [kind, count] of summary.faultsInFlight) {
+    report.inFlight.set(kind, (report.inFlight.get(kind) ?? 0) + count);
+  }
   for (const pair of allPairs()) {
     if (kinds.has(pair[0]) && kinds.has(pair[1])) {
       const name = pair.join(" ");
@@ -76,12 +84,13 @@ export function addSeed(report: Report, summary: SeedSummary): void {
   if (summary.violation !== null) report.failures.push(summary);
 }
 
-/** Kinds and pairs that were never injected, and what else never happened. */
+/** Kinds and pairs that were never injected, also not while a snapshot was on its way, and what else never happened. */
 export function missingFaults(report: Report): string[] {
   const kinds = FAULT_KINDS.filter((kind) => !report.injected.has(kind));
   const pairs = allPairs().map((pair) => pair.join(" "));
   const never = [...report.happened].filter(([, count]) => count === 0).map(([name]) => name);
-  return [...kinds, ...pairs.filter((pair) => !report.together.has(pair)), ...never];
+  const inFlight = FAULT_KINDS.filter((kind) => !report.inFlight.has(kind)).map((kind) => `${kind} during a snapshot`);
+  return [...kinds, ...inFlight, ...pairs.filter((pair) => !report.together.has(pair)), ...never];
 }
 
 function allPairs(): (readonly [FaultKind, FaultKind])[] {
@@ -114,6 +123,8 @@ export function formatReport(report: Report, elapsedMs: number, cpuMs: number): 
     });
     lines.push(`  ${kind.padEnd(width)} ${String(injected.get(kind) ?? 0).padStart(9)} ${row.join("")}`);
   }
+  const during = FAULT_KINDS.map((kind) => `${kind} ${report.inFlight.get(kind) ?? 0}`);
+  lines.push("", `while a snapshot was on its way: ${during.join(", ")}`);
   return lines.join("\n");
 }
 

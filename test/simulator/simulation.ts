@@ -40,6 +40,7 @@ export interface SeedResult {
   readonly virtualMs: number;
   readonly acknowledgedWrites: number;
   readonly faults: ReadonlyMap<FaultKind, number>;
+  readonly faultsInFlight: ReadonlyMap<FaultKind, number>;
   readonly counts: SeedCounts;
   readonly hash: number;
   readonly violation: Violation | null;
@@ -113,6 +114,7 @@ export function runSeed(options: SeedOptions): SeedResult {
     virtualMs: world.now,
     acknowledgedWrites: workload.acknowledgedWrites,
     faults: world.counts.byKind,
+    faultsInFlight: world.counts.inFlight,
     counts: countsOf(workload, watching, promises),
     hash: world.trace.hash,
     violation,

@@ -57,7 +57,7 @@ export function createWorld(options: WorldOptions): World {
       clientDelayMsMax: 1,
       replyLostRate: 0,
     },
-    counts: createFaultCounts(),
+    counts: createFaultCounts(() => world.hosts.some(isReceiving)),
     transfers: createTransfers(),
     taintedAt: Number.NEGATIVE_INFINITY,
     halts: 0,

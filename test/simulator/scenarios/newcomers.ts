@@ -33,7 +33,12 @@ export function buildAnew(stage: Stage, node: NodeId): void {
   const isVoter = () => stage.host(node).live !== null && stage.status(node).member === "voter";
   stage.until("it votes again", () => isVoter() && stage.status(node).state === "formed");
   expect(baseOf(stage, node)).toBeGreaterThan(0);
-  stage.settle();
+  stage.settle(soundOf(stage));
+}
+
+/** The nodes that run and serve. */
+export function soundOf(stage: Stage): NodeId[] {
+  return stage.ids.filter((id) => stage.host(id).live !== null && !stage.halted.has(id));
 }
 
 export function baseOf(stage: Stage, node: NodeId): number {
