@@ -114,30 +114,35 @@ function decodeUtf8(body: Uint8Array): string | null {
   }
 }
 
-/** Counts brackets outside strings. On text that is no JSON the answer does not matter: parsing refuses it. */
+/** True if brackets outside strings nest deeper. On text that is no JSON the answer does not matter: parsing refuses it. */
 export function nestsDeeperThan(text: string, levels: number): boolean {
-  let depth = 0;
-  let inString = false;
-  for (let position = 0; position < text.length; position += 1) {
-    const code = text.charCodeAt(position);
-    if (inString) {
-      if (code === BACKSLASH) position += 1;
-      else if (code === QUOTE) inString = false;
-    } else if (code === QUOTE) inString = true;
-    else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
-      depth += 1;
-      if (depth > levels) return true;
-    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) depth -= 1;
-  }
-  return false;
+  let isDeeper = false;
+  walkBrackets(text, (_, depth) => {
+    isDeeper = depth > levels;
+    return !isDeeper;
+  });
+  return isDeeper;
 }
 
 /** The text of an object with `null` for whatever is nested in it: quick to parse, however deep that was. */
 export function flattened(text: string): string {
-  let depth = 0;
-  let inString = false;
   let kept = "";
   let from = 0;
+  const depth = walkBrackets(text, (position, level, opens) => {
+    if (level === 2 && opens) kept += `${text.slice(from, position)}null`;
+    else if (level === 2) from = position + 1;
+    return true;
+  });
+  return depth > 1 ? kept : kept + text.slice(from);
+}
+
+/**
+ * Visits each bracket outside strings, with the level that it opens or closes, until the visitor says false; the depth at
+ * the end.
+ */
+function walkBrackets(text: string, visit: (position: number, level: number, opens: boolean) => boolean): number {
+  let depth = 0;
+  let inString = false;
   for (let position = 0; position < text.length; position += 1) {
     const code = text.charCodeAt(position);
     if (inString) {
@@ -146,13 +151,13 @@ export function flattened(text: string): string {
     } else if (code === QUOTE) inString = true;
     else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
       depth += 1;
-      if (depth === 2) kept += `${text.slice(from, position)}null`;
+      if (!visit(position, depth, true)) return depth;
     } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
-      if (depth === 2) from = position + 1;
+      if (!visit(position, depth, false)) return depth;
       depth -= 1;
     }
   }
-  return depth > 1 ? kept : kept + text.slice(from);
+  return depth;
 }
 
 const QUOTE = 0x22;

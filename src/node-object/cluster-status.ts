@@ -4,7 +4,7 @@
  */
 import type { ClusterStatus, NodeStatus } from "../api/backend.ts";
 import type { NodeId } from "../raft/types.ts";
-import { isCounter, isNode, isObject, parseJson } from "./codec.ts";
+import { isCounter, isNode, isObject, parseJson } from "./json-guards.ts";
 
 /** The status routes of a node, by whatever way it is reached. */
 export interface StatusSource {

@@ -1,17 +1,18 @@
 /**
- * Entries and peer envelopes as text: for rows of the log and for frames between nodes. Pure.
+ * What nodes say to each other as text: one frame, or in an old version several. Pure.
  *
- * K1. A block is one line of JSON and then raw text. The line holds the lengths, so payloads (JSON text themselves)
- *     are neither escaped nor parsed again.
- * K2. Decoding never throws and trusts nothing: a frame comes from the network, a row from a disk. What is malformed,
- *     cut short, too long or of another protocol version is refused with a reason.
+ * K1. A frame is a block (entry-text.ts): payloads are neither escaped nor parsed again.
+ * K2. Decoding never throws and trusts nothing: what is malformed, cut short, too long or of another protocol version is
+ *     refused with a reason.
  * K3. decode(encode(x)) equals x. Unknown properties are dropped, so a later version may add some.
  *
  * Must not: know who is asking (identity and incarnations are the runtime's business) or touch storage or sockets.
  */
 import { unreachable } from "../base/assert.ts";
-import { parseMembership, readMembership } from "../raft/membership.ts";
-import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/types.ts";
+import { readMembership } from "../raft/membership.ts";
+import type { AppendResult, Message, SnapshotPosition } from "../raft/types.ts";
+import { decodeEntries, encodeEntries, isRun, splitBlock } from "./entry-text.ts";
+import { isCounter, isNode, isObject, type JsonRecord } from "./json-guards.ts";
 import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow, SnapshotManifest } from "./ports.ts";
 import { neededVersion, PROTOCOL_MAX, PROTOCOL_MIN } from "./versions.ts";
 
@@ -21,51 +22,6 @@ export const FRAME_UNITS_MAX = 8 << 20;
 export type Decoded =
   | { readonly ok: true; readonly envelope: PeerEnvelope }
   | { readonly ok: false; readonly reason: string };
-
-/** Positions in this list are written to disk and to the network: append only. */
-const ENTRY_KINDS = ["leader_start", "command", "membership"] as const satisfies readonly Entry["kind"][];
-
-// --- entries ---------------------------------------------------------------------------------------------------------
-
-export function encodeEntries(entries: readonly Entry[]): string {
-  const heads: (readonly number[])[] = [];
-  let payloads = "";
-  for (const entry of entries) {
-    const kind = ENTRY_KINDS.indexOf(entry.kind);
-    heads.push([entry.index, entry.term, entry.timeMs, kind, entry.payload.length, entry.payloadBytes]);
-    payloads += entry.payload;
-  }
-  return `${JSON.stringify(heads)}\n${payloads}`;
-}
-
-/** Null if `text` is not exactly what {@link encodeEntries} writes. */
-export function decodeEntries(text: string): Entry[] | null {
-  const block = splitBlock(text);
-  if (block === null || !Array.isArray(block.head)) return null;
-  const entries: Entry[] = [];
-  let position = 0;
-  for (const head of block.head) {
-    const entry = entryOf(head, block.tail, position);
-    if (entry === null) return null;
-    position += entry.payload.length;
-    entries.push(entry);
-  }
-  return position === block.tail.length ? entries : null;
-}
-
-function entryOf(head: unknown, tail: string, position: number): Entry | null {
-  if (!Array.isArray(head) || head.length !== 6) return null;
-  const [index, term, timeMs, kindNumber, units, payloadBytes] = head as unknown[];
-  if (!isCounter(index) || !isCounter(term) || !isCounter(timeMs) || !isCounter(kindNumber)) return null;
-  if (!isCounter(units) || !isCounter(payloadBytes)) return null;
-  const kind = ENTRY_KINDS[kindNumber];
-  // A UTF-16 unit takes one to three bytes; counting them again would cost a pass over every payload.
-  if (kind === undefined || payloadBytes < units || payloadBytes > units * 3) return null;
-  if (position + units > tail.length) return null;
-  const payload = tail.slice(position, position + units);
-  if (kind === "membership" && parseMembership(payload) === null) return null;
-  return { index, term, timeMs, kind, payload, payloadBytes };
-}
 
 // --- envelopes -------------------------------------------------------------------------------------------------------
 
@@ -376,18 +332,6 @@ function appendOf(head: JsonRecord, term: number, tail: string): Message | null 
   return { kind: "append", term, prevIndex, prevTerm, commit, round, entries };
 }
 
-/** Entries follow each other without a gap, and terms never fall nor pass the message's own (paper 5.3). */
-export function isRun(entries: readonly Entry[], prevIndex: number, prevTerm: number, termMax: number): boolean {
-  let index = prevIndex;
-  let term = prevTerm;
-  for (const entry of entries) {
-    index += 1;
-    if (entry.index !== index || entry.term < term || entry.term > termMax) return false;
-    term = entry.term;
-  }
-  return true;
-}
-
 function appendResultOf(head: unknown): AppendResult | null {
   if (!isObject(head) || !isCounter(head.index)) return null;
   if (head.kind === "matched") return { kind: "matched", index: head.index };
@@ -423,40 +367,6 @@ function membershipOf(value: unknown): Identity["membership"] | null {
 
 const MEMBERS_MAX = 16;
 const NAME_UNITS_MAX = 256;
-
-interface JsonRecord {
-  readonly [name: string]: unknown;
-}
-
-function splitBlock(text: string): { readonly head: unknown; readonly tail: string } | null {
-  const end = text.indexOf("\n");
-  if (end < 0) return null;
-  const head = parseJson(text.slice(0, end));
-  return head === undefined ? null : { head, tail: text.slice(end + 1) };
-}
-
-/** Undefined (which JSON cannot say) for text that is not JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    // JSON.parse signals malformed text by a SyntaxError; that is an answer here, not a fault.
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
-}
-
-export function isObject(value: unknown): value is JsonRecord {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-export function isCounter(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && !Object.is(value, -0);
-}
-
-export function isNode(value: unknown): value is number {
-  return isCounter(value) && value >= 1;
-}
 
 function isName(value: unknown): value is string {
   return typeof value === "string" && value.length > 0 && value.length <= NAME_UNITS_MAX;

@@ -30,6 +30,8 @@ interface DigestRound {
   readonly term: number;
   readonly index: number;
   readonly answers: Map<NodeId, string>;
+  /** What a majority has; null: not known yet. */
+  right: string | null;
 }
 
 const CHECK_EVERY_MS = 5000;
@@ -46,7 +48,7 @@ export function checkDigests(state: NodeState, running: Running, nowMs: number):
   digestCheck.askAtMs = nowMs + CHECK_EVERY_MS;
   const index = machine.appliedIndex;
   if (index === digestCheck.decidedIndex || index < raft.role.startIndex) return;
-  digestCheck.round = { term: raft.term, index, answers: new Map([[state.config.id, machine.digest]]) };
+  digestCheck.round = { term: raft.term, index, answers: new Map([[state.config.id, machine.digest]]), right: null };
   for (const id of membershipOf(raft).voters) {
     if (id !== state.config.id) sendPeer(state, id, { kind: "digest_request", term: raft.term, index });
   }
@@ -81,22 +83,29 @@ export function onDigestReply(
   const { raft, digestCheck } = running;
   const { round } = digestCheck;
   if (round === null || round.index !== index || round.term !== term || raft.term !== term) return;
-  round.answers.set(from, digest);
   const { answers } = round;
-  const right = [...new Set(answers.values())].find((one) =>
-    hasMajority(membershipOf(raft), (id) => answers.get(id) === one),
-  );
-  if (right === undefined) {
-    if (new Set(answers.values()).size > 1) state.ports.log("error", "digests differ", { index, node: from });
+  answers.set(from, digest);
+  if (round.right !== null) {
+    tell(state, round, from, digest);
     return;
   }
-  digestCheck.decidedIndex = index;
-  for (const [id, theirs] of answers) {
-    if (theirs === right || id === state.config.id) continue;
-    state.ports.log("error", "node has diverged", { node: id, index });
-    sendPeer(state, id, { kind: "diverged", term, index, digest: right });
+  const given = new Set(answers.values());
+  const right = [...given].find((one) => hasMajority(membershipOf(raft), (id) => answers.get(id) === one));
+  if (right === undefined) {
+    if (given.size > 1) state.ports.log("error", "digests differ", { index, node: from });
+    return;
   }
+  round.right = right;
+  digestCheck.decidedIndex = index;
+  for (const [id, theirs] of answers) tell(state, round, id, theirs);
   assertEqual(running, index, right);
+}
+
+/** D1 */
+function tell(state: NodeState, { term, index, right }: DigestRound, id: NodeId, digest: string): void {
+  if (right === null || digest === right || id === state.config.id) return;
+  state.ports.log("error", "node has diverged", { node: id, index });
+  sendPeer(state, id, { kind: "diverged", term, index, digest: right });
 }
 
 /** The leader says that a majority has another state. */

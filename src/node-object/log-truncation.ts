@@ -17,10 +17,10 @@ const STEP_SHARE = 1 / 10;
 
 /** Called in every turn; compares a few numbers unless there is something to do. */
 export function truncateLog(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
-  // What a member of an older version still needs cannot come to it in a snapshot (versions.ts V3).
-  if (olderMembers(state, running).length > 0) return;
   const through = Math.max(byCount(state, running, nowMs), bySize(state, running));
-  if (through > running.raft.log.base.index) drive(state, running, { kind: "truncate_log", index: through });
+  if (through <= running.raft.log.base.index) return;
+  // What a member of an older version still needs cannot come to it in a snapshot (versions.ts V3).
+  if (olderMembers(state, running).length === 0) drive(state, running, { kind: "truncate_log", index: through });
 }
 
 function byCount(state: NodeState, running: Running, nowMs: number): number {

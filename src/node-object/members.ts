@@ -11,7 +11,7 @@
 import { newestMembership, type RaftLog } from "../raft/log.ts";
 import { NO_MEMBERS } from "../raft/membership.ts";
 import type { Membership, NodeId } from "../raft/types.ts";
-import { isCounter, isNode, parseJson } from "./codec.ts";
+import { isCounter, isNode, parseJson } from "./json-guards.ts";
 import type { Member } from "./ports.ts";
 
 type Incarnations = ReadonlyMap<NodeId, number>;

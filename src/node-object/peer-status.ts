@@ -6,7 +6,7 @@ import type { NodeStatus } from "../api/backend.ts";
 import { PEER_HEADER } from "../api/separate-node.ts";
 import type { NodeId } from "../raft/types.ts";
 import { nodeStatusFrom, type StatusSource } from "./cluster-status.ts";
-import { isObject, parseJson } from "./codec.ts";
+import { isObject, parseJson } from "./json-guards.ts";
 import type { PeerPlatform } from "./peer-transport.ts";
 
 /** How long one peer is waited for. */

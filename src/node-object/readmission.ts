@@ -57,11 +57,11 @@ export function readmit(state: NodeState, running: Running, nowMs: number, drive
   const { raft } = running;
   const { role } = raft;
   if (role.kind !== "leader" || isAsleep(raft) || nowMs < running.changeAtMs) return;
-  if (olderMembers(state, running).length > 0) return;
   const { index, membership } = newestMembership(raft.log);
   if ((membership.learners.length === 0 && running.strangers.size === 0) || index > raft.commit) return;
-  const lost = nextLost(state, running, nowMs);
   running.changeAtMs = nowMs + state.config.heartbeatMs;
+  if (olderMembers(state, running).length > 0) return;
+  const lost = nextLost(state, running, nowMs);
   if (lost === null) {
     const learner = membership.learners.find((one) => isCaughtUp(raft, role, one, nowMs));
     if (learner !== undefined) change(state, running, promoted(membership, learner), "learner votes", learner, drive);

@@ -10,7 +10,8 @@
 import { assert } from "../base/assert.ts";
 import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
 import type { Entry } from "../raft/types.ts";
-import { decodeEntries, encodeEntries, isCounter, isRun, parseJson } from "./codec.ts";
+import { decodeEntries, encodeEntries, isRun } from "./entry-text.ts";
+import { isCounter, parseJson } from "./json-guards.ts";
 import type { SnapshotPosition } from "./ports.ts";
 import { corrupt, type Exec, logChecksum, numberColumn, putMeta, SQL, type SqlRow, textColumn } from "./sqlite-rows.ts";
 import { positionFrom } from "./staged-snapshot.ts";

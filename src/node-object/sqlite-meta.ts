@@ -5,7 +5,8 @@
  *     why it halted.
  */
 import type { HardState } from "../raft/types.ts";
-import { identityOf, isCounter, isNode, isObject, parseJson } from "./codec.ts";
+import { identityOf } from "./codec.ts";
+import { isCounter, isNode, isObject, parseJson } from "./json-guards.ts";
 import type { Identity, LoadedState, SleepNote } from "./ports.ts";
 import { corrupt, type Exec, metaChecksum, numberColumn, SQL, textColumn } from "./sqlite-rows.ts";
 

@@ -9,7 +9,7 @@
 import { assert } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
-import { isCounter, parseJson } from "./codec.ts";
+import { isCounter, parseJson } from "./json-guards.ts";
 import type { SealedRow, WriteBatch } from "./ports.ts";
 import { corrupt, type Exec, jsonBulks, numberColumn, putMeta, textColumn } from "./sqlite-rows.ts";
 import { type Pin, saveImages } from "./sqlite-snapshot.ts";

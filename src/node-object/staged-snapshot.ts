@@ -6,7 +6,7 @@
  * G2. Every row is verified by its seal, the whole by count and hash of the manifest.
  * G3. What is read back from storage is trusted no more than a row of it: malformed is null, never an exception.
  */
-import { isCounter, isNode, isObject, parseJson } from "./codec.ts";
+import { isCounter, isNode, isObject, parseJson } from "./json-guards.ts";
 import type { SnapshotChunk, SnapshotManifest, SnapshotPosition, StagingState } from "./ports.ts";
 import { equalSums, NO_SUMS, type StateSums, verifiedSeal, withSeal } from "./state-seals.ts";
 
@@ -76,6 +76,10 @@ function sumsOf(value: unknown): StateSums | null {
   return { rowsCount: value.rowsCount, hash: value.hash };
 }
 
+/**
+ * Of the own disk. More lenient than what the codec takes from a peer: a node that was taken in late may not know who took
+ * part where its log begins, so "nobody" stands here too.
+ */
 export function positionFrom(value: unknown): SnapshotPosition | null {
   if (!isObject(value) || !isCounter(value.index) || !isCounter(value.term) || !isCounter(value.timeMs)) return null;
   const { index, term, timeMs, membership } = value;

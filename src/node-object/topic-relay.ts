@@ -5,6 +5,7 @@
  * T1. One frame to each peer in `GATHER_MS`, at once after a pause. Whoever floods a topic loses lines of it; nobody loses
  *     a heartbeat or waits for a commit because of them.
  */
+import { TOPIC_BYTES_MAX, TOPIC_PAYLOAD_BYTES_MAX } from "../api/limits.ts";
 import { utf8Length } from "../base/bytes.ts";
 import { type NodeState, sendPeer } from "./runtime-state.ts";
 
@@ -25,7 +26,7 @@ export interface TopicLine {
 
 const GATHER_MS = 20;
 /** Two messages of the largest size. */
-const FRAME_BYTES_MAX = 128 << 10;
+const FRAME_BYTES_MAX = 2 * (TOPIC_BYTES_MAX + TOPIC_PAYLOAD_BYTES_MAX);
 const FRAME_MESSAGES_MAX = 200;
 
 export function createTopicRelay(): TopicRelay {

@@ -11,6 +11,7 @@
  * Version 1: one call per forward, one message per topic frame. Version 2: several; members that come and go, snapshots,
  * leader transfer, comparison of digests.
  */
+import { unreachable } from "../base/assert.ts";
 import { membershipOf } from "../raft/state.ts";
 import type { NodeId } from "../raft/types.ts";
 import type { PeerBody, PeerEnvelope } from "./ports.ts";
@@ -44,8 +45,13 @@ export function neededVersion(body: PeerBody): number {
       if (message.kind === "snapshot_offer" || message.kind === "timeout_now") return 2;
       return message.kind === "append" && message.entries.some(({ kind }) => kind === "membership") ? 2 : 1;
     }
-    default:
+    case "hello":
+    case "forward":
+    case "forward_reply":
+    case "topics":
       return 1;
+    default:
+      return unreachable(body);
   }
 }
 

@@ -103,7 +103,7 @@ export function admit(
 }
 
 /** Towards the leader: into the own queue, or into the one for the peer that leads. */
-export function route(state: NodeState, call: Call): void {
+function route(state: NodeState, call: Call): void {
   const { running } = state;
   if (call.phase.kind === "forwarded") call.exposed = true; // nobody has said what became of that try
   const nowMs = state.ports.clock.nowMs();

@@ -1,14 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { utf8Length } from "../../src/base/bytes.ts";
-import {
-  decodeEntries,
-  decodeFrame,
-  encodeEntries,
-  encodeFrames,
-  FRAME_UNITS_MAX,
-  identityOf,
-} from "../../src/node-object/codec.ts";
+import { decodeFrame, encodeFrames, FRAME_UNITS_MAX, identityOf } from "../../src/node-object/codec.ts";
+import { decodeEntries, encodeEntries } from "../../src/node-object/entry-text.ts";
 import type { PeerEnvelope } from "../../src/node-object/ports.ts";
 import { neededVersion } from "../../src/node-object/versions.ts";
 import type { Entry, Message } from "../../src/raft/types.ts";

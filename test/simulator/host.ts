@@ -191,6 +191,7 @@ export interface WorldOptions {
   readonly quiesceAfterMs: number;
   readonly quotaBytes: number;
   readonly logKeepEntries: number;
+  readonly logKeepBytes: number;
   readonly housekeepingMs: number;
   /** Of a snapshot: a small state is a long transfer all the same. */
   readonly chunkBytesMax: number;

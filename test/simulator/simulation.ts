@@ -1,4 +1,5 @@
 /** One seed from beginning to end: form, load and break, heal, require progress, judge the history. */
+import { LOG_KEEP_BYTES_DEFAULT } from "../../src/base/limits.ts";
 import { createRandom } from "../../src/base/random.ts";
 import { requireProgress } from "./ending.ts";
 import type { FaultKind } from "./fault-kinds.ts";
@@ -87,6 +88,7 @@ export function runSeed(options: SeedOptions): SeedResult {
     quiesceAfterMs: profile.quiesceAfterMs,
     quotaBytes: profile.quotaBytes,
     logKeepEntries: profile.logKeepEntries,
+    logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
     housekeepingMs: HOUSEKEEPING_MS,
     chunkBytesMax: profile.chunkBytesMax,
     compaction: profile.compaction,

@@ -1,10 +1,12 @@
 /** Simulated connections are as the platform's: they outlive an eviction, die with a crash, and wait behind the gate. */
+
 import { beforeEach, describe, expect, test } from "vitest";
 import type { NodeStatus } from "../../src/api/backend.ts";
 import { endOf } from "../../src/kv/position.ts";
 import type { Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { Frame } from "../../src/watch/frames.ts";
+import { CALM } from "./calm-options.ts";
 import { hostOf, type World } from "./host.ts";
 import { createSocket, leave, type Socket, type SocketMessage, sendRequest, subscribeOver } from "./sockets.ts";
 import { runTurn } from "./turn.ts";
@@ -53,19 +55,8 @@ beforeEach(() => {
   heard = [];
   lost = 0;
   world = createWorld({
-    seed: 1,
+    ...CALM,
     size: 1,
-    heartbeatMs: 50,
-    electionTimeoutMsMin: 300,
-    electionTimeoutMsMax: 600,
-    fence: true,
-    quiesceAfterMs: Number.POSITIVE_INFINITY,
-    quotaBytes: 2 ** 32,
-    logKeepEntries: 10_000,
-    housekeepingMs: Number.POSITIVE_INFINITY,
-    chunkBytesMax: 384 << 10,
-    compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
-    hubLimits: {},
     mutation: {
       ports: (real) => {
         ports.push(real);
@@ -73,8 +64,6 @@ beforeEach(() => {
       },
       runtime: idleRuntime,
     },
-    freeze: false,
-    traceLines: 10,
   });
   world.timing.syncMsMin = SYNC_MS;
   world.timing.syncMsMax = SYNC_MS;

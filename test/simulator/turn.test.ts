@@ -2,11 +2,13 @@
  * The simulated platform keeps the promises of the ports (P1–P3), and breaks what the real one breaks. The runtime is
  * replaced by one that does nothing; the turns are written here.
  */
+
 import { beforeEach, describe, expect, test } from "vitest";
 import type { NodeStatus } from "../../src/api/backend.ts";
 import type { PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { Entry } from "../../src/raft/types.ts";
+import { CALM } from "./calm-options.ts";
 import { type Call, hostOf, type Instance, type World } from "./host.ts";
 import { runTurn } from "./turn.ts";
 import {
@@ -66,19 +68,8 @@ beforeEach(() => {
   ports = [];
   sent = [];
   world = createWorld({
-    seed: 1,
+    ...CALM,
     size: 3,
-    heartbeatMs: 50,
-    electionTimeoutMsMin: 300,
-    electionTimeoutMsMax: 600,
-    fence: true,
-    quiesceAfterMs: Number.POSITIVE_INFINITY,
-    quotaBytes: 2 ** 32,
-    logKeepEntries: 10_000,
-    housekeepingMs: Number.POSITIVE_INFINITY,
-    chunkBytesMax: 384 << 10,
-    compaction: { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
-    hubLimits: {},
     mutation: {
       ports: (real) => {
         ports.push(real);
@@ -86,8 +77,6 @@ beforeEach(() => {
       },
       runtime: () => idleRuntime,
     },
-    freeze: false,
-    traceLines: 10,
   });
   world.timing.syncMsMin = SYNC_MS;
   world.timing.syncMsMax = SYNC_MS;

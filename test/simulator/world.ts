@@ -4,7 +4,6 @@
  * whole world is one loop of callbacks, which is what makes it fast and repeatable.
  */
 import { unreachable } from "../../src/base/assert.ts";
-import { LOG_KEEP_BYTES_DEFAULT } from "../../src/base/limits.ts";
 import { createRandom, nextFloat, nextInteger } from "../../src/base/random.ts";
 import { applyEntries } from "../../src/kv/machine.ts";
 import type { NodeConfig } from "../../src/node-object/ports.ts";
@@ -318,7 +317,7 @@ function nodeConfig(world: World, host: Host): NodeConfig {
     quiesceAfterMs: options.quiesceAfterMs,
     quotaBytes: options.quotaBytes,
     logKeepEntries: options.logKeepEntries,
-    logKeepBytes: LOG_KEEP_BYTES_DEFAULT,
+    logKeepBytes: options.logKeepBytes,
     housekeepingMs: options.housekeepingMs,
     protocolMax: host.protocolMax,
     compaction: options.compaction,

@@ -37,6 +37,19 @@ function turnOf(disk: TestDisk, storage: Storage, outcome: "kept" | "undone", wo
 }
 
 export function logContract(name: string, withDisk: WithDisk): void {
+  test(`${name}: the index from which on the log holds so many bytes never says more than that`, () =>
+    withDisk((disk) => {
+      const storage = twelve(disk);
+      const bytes = storage.readLog(1, 12, Number.MAX_SAFE_INTEGER).map(({ payloadBytes }) => payloadBytes);
+      const all = bytes.reduce((sum, one) => sum + one, 0);
+      expect(storage.logIndexWithin(all)).toBe(1);
+      expect(storage.logIndexWithin(0)).toBe(13);
+      for (let bytesMax = 0; bytesMax <= all; bytesMax += 1) {
+        const index = storage.logIndexWithin(bytesMax);
+        expect(bytes.slice(index - 1).reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(bytesMax);
+      }
+    }));
+
   test(`${name}: the note of a sleeping leader is kept, replaced and taken away`, () =>
     withDisk((disk) => {
       const note = { missed: [2, 4], probeAfterMs: 4000, dueAtWallMs: null };

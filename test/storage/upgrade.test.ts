@@ -4,7 +4,7 @@
  */
 import { expect, test } from "vitest";
 import { hashText } from "../../src/base/hash.ts";
-import { encodeEntries } from "../../src/node-object/codec.ts";
+import { encodeEntries } from "../../src/node-object/entry-text.ts";
 import { SqliteStorage } from "../../src/node-object/sqlite-storage.ts";
 import { position, readAll, run } from "./log-contract.ts";
 import { NodeSqliteDisk } from "./node-sqlite.ts";

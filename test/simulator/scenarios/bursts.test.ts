@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { runTurn } from "../turn.ts";
 import { formed, type Stage } from "./stage.ts";
-import { codeOf, put } from "./vocabulary.ts";
+import { carriesEntries, codeOf, put } from "./vocabulary.ts";
 
 describe("a burst of writes through a follower", () => {
   test("is handed over in few messages, and committed in few batches", () => {
@@ -58,6 +58,39 @@ test.each(["leader", "follower"])("a keep-alive goes before a burst that waits o
   stage.until("the rest is answered", () => writes.every((write) => codeOf(write) !== null));
   expect(new Set(writes.map(codeOf))).toEqual(new Set(["ok"]));
 });
+
+test.each(["leader", "follower"])(
+  "a queue on the %s whose head has waited for a second takes no more, at once",
+  (where) => {
+    const stage = formed();
+    const [leader, follower] = stage.cast();
+    const node = where === "leader" ? leader : follower;
+    const granted = stage.written(node, { kind: "lease_grant", ttl_s: 60 });
+    if (!granted.ok || granted.result.kind !== "lease_grant") throw new Error("no lease");
+    // Heartbeats pass, so the leader stays; nothing is committed.
+    stage.rules = [(envelope) => (carriesEntries(envelope) ? "drop" : undefined)];
+    const early = [1, 2, 3, 4].map((number) => {
+      stage.run(1);
+      return stage.write(node, put(`k${number}`, number), { timeoutMs: 10_000 });
+    });
+    // A follower first hands over what no answer comes to; then it waits at the leader.
+    stage.run(where === "leader" ? 900 : 500);
+    const waiting = stage.write(node, put("waiting", 1), { timeoutMs: 10_000 });
+    stage.run(where === "leader" ? 200 : 1500);
+    const late = stage.write(node, put("late", 1), { timeoutMs: 10_000 });
+    const alive = stage.write(
+      node,
+      { kind: "lease_keep_alive", items: [{ id: granted.result.id }] },
+      { timeoutMs: 9000 },
+    );
+    stage.run(5);
+    expect([codeOf(waiting), codeOf(late), codeOf(alive)]).toEqual([null, "overloaded", null]);
+    stage.rules = [];
+    stage.run(1000);
+    expect([...early, waiting, alive].map(codeOf)).toEqual(["ok", "ok", "ok", "ok", "ok", "ok"]);
+    expect(stage.value(node, "late")).toBeNull();
+  },
+);
 
 function publish(stage: Stage, node: number, payload: string): void {
   const instance = stage.instance(node);

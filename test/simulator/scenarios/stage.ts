@@ -4,6 +4,7 @@
  * simulator (safety.ts) look on, so that a story fails on any broken rule, not only on the one that it is about.
  */
 import type { NodeStatus } from "../../../src/api/backend.ts";
+import { LOG_KEEP_BYTES_DEFAULT } from "../../../src/base/limits.ts";
 import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
 import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
@@ -58,6 +59,7 @@ export interface StageOptions {
   readonly quiesceAfterMs?: number;
   readonly compaction?: CompactionPolicy;
   readonly logKeepEntries?: number;
+  readonly logKeepBytes?: number;
   /** Absent: never, so that a node does nothing that the script does not say. */
   readonly housekeepingMs?: number;
   readonly chunkBytesMax?: number;
@@ -86,6 +88,7 @@ export class Stage implements StorageFaults {
       hubLimits,
       quotaBytes: 2 ** 32,
       logKeepEntries: options.logKeepEntries ?? 10_000,
+      logKeepBytes: options.logKeepBytes ?? LOG_KEEP_BYTES_DEFAULT,
       housekeepingMs: options.housekeepingMs ?? Number.POSITIVE_INFINITY,
       chunkBytesMax: options.chunkBytesMax ?? CHUNK_BYTES_MAX,
       compaction: options.compaction ?? { keepRevisions: 0, keepMs: 0, historyBytesMax: 0 },
