@@ -80,7 +80,7 @@ export class NodeBackend implements Backend {
 
   async cluster(): Promise<ClusterStatus> {
     const { source, members, clusterName } = this.#parts;
-    const nodes = await gatherNodes(members, source);
+    const { nodes, membership } = await gatherNodes(members, source);
     const digests = await compareDigests(nodes, source);
     const position = this.position();
     return {
@@ -88,6 +88,7 @@ export class NodeBackend implements Backend {
       name: clusterName,
       leader: leaderOf(nodes),
       revision: position.revision,
+      membership,
       nodes,
       digests,
     };

@@ -15,6 +15,8 @@ import type { AppendResult, Entry, Message, SnapshotPosition } from "../raft/typ
 import type { ForwardOutcome, Identity, Member, PeerBody, PeerEnvelope, SealedRow, SnapshotManifest } from "./ports.ts";
 
 export const PROTOCOL_VERSION = 1;
+/** Of the tables of a node's storage. 1: no base, no snapshots, no sums of the state. */
+export const FORMAT_VERSION = 2;
 
 /** Far above the largest append (one entry of `TXN_BYTES_MAX`); what is longer is not ours. */
 export const FRAME_UNITS_MAX = 8 << 20;

@@ -181,7 +181,7 @@ export class ConcordNode extends DurableObject<NodeBindings> {
       watchers: connections,
     });
     const own: OwnStatus = {
-      status: () => turn(() => runtime.status()),
+      report: () => turn(() => runtime.report()),
       digestAt: (index) => turn(() => runtime.digestAt(index)),
     };
     const backend = new NodeBackend({

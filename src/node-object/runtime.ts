@@ -8,7 +8,7 @@
  * N3. Applied rows are buffered (applying.ts); a watcher never makes a commit wait (watching.ts).
  * N4. Nothing is concluded across turns without asking the core again: role and term are re-read after every event.
  */
-import type { NodePosition, NodeStatus } from "../api/backend.ts";
+import type { NodePosition, NodeSummary } from "../api/backend.ts";
 import { AssertionError } from "../base/assert.ts";
 import type { ErrorBody } from "../base/errors.ts";
 import { createRandom, nextFloat, nextInteger } from "../base/random.ts";
@@ -29,6 +29,7 @@ import {
   waitForRevision,
 } from "./barriers.ts";
 import { createCallQueue } from "./call-queue.ts";
+import type { NodeReport } from "./cluster-status.ts";
 import { checkDigests } from "./digest-check.ts";
 import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
@@ -49,7 +50,7 @@ import {
   sendPeer,
   serving,
 } from "./runtime-state.ts";
-import { position, queryState, status } from "./runtime-status.ts";
+import { position, queryState, report, status } from "./runtime-status.ts";
 import {
   armWatchdog,
   followSleep,
@@ -111,7 +112,9 @@ export interface Runtime {
   /** To the subscribers of every node that can be reached now. `payload`: JSON text. */
   publishTopic(topic: string, payload: string): void;
   position(): NodePosition;
-  status(): NodeStatus;
+  status(): NodeSummary;
+  /** For the status of the cluster; seldom, for it may cost a look at every row. */
+  report(): NodeReport;
   /** Digest of the state after entry `index`, if this instance still remembers it. */
   digestAt(index: number): string | null;
   /** Null: the leader does it; it is done when it is committed. */
@@ -195,6 +198,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     publishTopic: (topic, payload) => turn(state, () => publishTopic(state, { topic, payload })),
     position: () => position(state),
     status: () => status(state),
+    report: () => report(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
     changeMember: (change) => ofLeader(state, (running) => changeMember(state, running, change, drive)),
     transferLeader: (to) => ofLeader(state, (running) => drive(state, running, { kind: "transfer", to }).refusal),

@@ -9,8 +9,6 @@
 import { hashText } from "../base/hash.ts";
 import { CorruptionError } from "./ports.ts";
 
-/** 1: no base, no snapshots, no sums of the state. */
-export const FORMAT_VERSION = 2;
 export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
 
 /** Of all formats so far: an upgrade rewrites no row. */

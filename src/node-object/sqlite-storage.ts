@@ -14,6 +14,7 @@
 import { assert } from "../base/assert.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
 import type { Entry } from "../raft/types.ts";
+import { FORMAT_VERSION } from "./codec.ts";
 import type { LoadedState, NodeStorage, SnapshotSource, SnapshotStaging, StateScrub, WriteBatch } from "./ports.ts";
 import {
   appendLog,
@@ -28,16 +29,7 @@ import {
   truncateLog,
 } from "./sqlite-log.ts";
 import { haltedState, hardStateFrom, hardStateText, identityFrom, loadMeta } from "./sqlite-meta.ts";
-import {
-  corrupt,
-  type Disk,
-  type Exec,
-  FORMAT_VERSION,
-  FORMAT_VERSIONS_OLD,
-  putMeta,
-  SQL,
-  textColumn,
-} from "./sqlite-rows.ts";
+import { corrupt, type Disk, type Exec, FORMAT_VERSIONS_OLD, putMeta, SQL, textColumn } from "./sqlite-rows.ts";
 import { scrubStep } from "./sqlite-scrub.ts";
 import { beginPin, clearImages, readPinned } from "./sqlite-snapshot.ts";
 import { addChunk, beginStaging, discardStaging, installStaged, loadStaged } from "./sqlite-staging.ts";

@@ -7,9 +7,10 @@
  *     and whoever waited for an answer hears that the connection broke.
  */
 import { createApi } from "../api/app.ts";
-import type { NodePosition, NodeStatus } from "../api/backend.ts";
+import type { NodePosition, NodeSummary } from "../api/backend.ts";
 import { assert } from "../base/assert.ts";
 import { NodeBackend } from "../node-object/backend.ts";
+import type { NodeReport } from "../node-object/cluster-status.ts";
 import { Connections } from "../node-object/connections.ts";
 import type { NodeConfig, NodeStorage, PeerEnvelope, Ports } from "../node-object/ports.ts";
 import { createRuntime, type Runtime } from "../node-object/runtime.ts";
@@ -26,7 +27,7 @@ export interface Surroundings {
   wallMs(): number;
   send(envelope: PeerEnvelope): void;
   /** Null: that node cannot be reached from this one. */
-  peer(from: NodeId, to: NodeId): { status(): NodeStatus; digestAt(index: number): string | null } | null;
+  peer(from: NodeId, to: NodeId): { report(): NodeReport; digestAt(index: number): string | null } | null;
   /** Something has happened on which code of the user may act: give it the time to. */
   noteActivity(): void;
   log(id: NodeId, ...line: Parameters<Ports["log"]>): void;
@@ -78,7 +79,7 @@ export class NodeInstance {
       clusterName: "default",
       members: config.members,
       source: {
-        status: async (id) => surroundings.peer(config.id, id)?.status() ?? null,
+        report: async (id) => surroundings.peer(config.id, id)?.report() ?? null,
         digestAt: async (id, index) => surroundings.peer(config.id, id)?.digestAt(index) ?? null,
       },
       connections: {
@@ -104,8 +105,12 @@ export class NodeInstance {
     });
   }
 
-  status(): NodeStatus {
+  status(): NodeSummary {
     return this.#runtime.status();
+  }
+
+  report(): NodeReport {
+    return this.#runtime.report();
   }
 
   position(): NodePosition {

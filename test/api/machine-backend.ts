@@ -119,6 +119,7 @@ export class MachineBackend implements Backend {
       name: "default",
       leader: this.leader,
       revision: this.revision,
+      membership: null,
       nodes: [],
       digests: null,
     };

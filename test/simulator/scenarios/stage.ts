@@ -3,7 +3,7 @@
  * faults happen only where the script says so, and time moves only when the script says so. All checks of the
  * simulator (safety.ts) look on, so that a story fails on any broken rule, not only on the one that it is about.
  */
-import type { NodeStatus } from "../../../src/api/backend.ts";
+import type { NodeSummary } from "../../../src/api/backend.ts";
 import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
 import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
@@ -135,7 +135,7 @@ export class Stage implements StorageFaults {
     return live;
   }
 
-  status(id: NodeId): NodeStatus {
+  status(id: NodeId): NodeSummary {
     return this.instance(id).runtime.status();
   }
 
@@ -206,7 +206,7 @@ export class Stage implements StorageFaults {
   /** The node that leads the highest term of all that run, if a majority of the cluster follows it. */
   leader(): NodeId | null {
     const running = this.#running();
-    let found: NodeStatus | null = null;
+    let found: NodeSummary | null = null;
     for (const status of running) {
       if (status.role === "leader" && (found === null || status.term > found.term)) found = status;
     }
@@ -216,7 +216,7 @@ export class Stage implements StorageFaults {
     return followers > this.ids.length / 2 ? id : null;
   }
 
-  #running(): NodeStatus[] {
+  #running(): NodeSummary[] {
     const live = this.world.hosts.flatMap((host) => (host.live === null ? [] : [host.live]));
     return live.filter((instance) => instance.running).map((instance) => instance.runtime.status());
   }
