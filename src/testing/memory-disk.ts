@@ -89,6 +89,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   }
 
   write(batch: WriteBatch): void {
+    if (batch.reset !== undefined) this.#reset(batch.reset);
     const { identity, hardState, truncateFrom, install, append = [], dropThrough, fence, state = [], halted } = batch;
     if (identity !== undefined) this.#setMeta({ identity });
     if (hardState !== undefined) this.#setMeta({ hardState });
@@ -143,6 +144,12 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
       this.#meta = before;
     });
     this.#meta = { ...before, ...change };
+  }
+
+  #reset(identity: Identity): void {
+    this.#setMeta({ identity, hardState: { term: 0, votedFor: null }, fence: 0, halted: null });
+    this.#setLog(null, []);
+    this.#snapshots.reset();
   }
 
   /** The log begins behind it. */

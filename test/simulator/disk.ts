@@ -111,6 +111,7 @@ export function termAt(disk: Disk, index: number): number | undefined {
 
 export function countStatements(batch: WriteBatch): number {
   return (
+    (batch.reset === undefined ? 0 : 1) +
     (batch.identity === undefined ? 0 : 1) +
     (batch.hardState === undefined ? 0 : 1) +
     (batch.truncateFrom === undefined ? 0 : 1) +
@@ -125,6 +126,10 @@ export function countStatements(batch: WriteBatch): number {
 
 export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void): void {
   const journal = disk.journal;
+  if (batch.reset !== undefined) {
+    onStatement();
+    resetDisk(disk, batch.reset);
+  }
   if (batch.identity !== undefined) {
     onStatement();
     const old = disk.identity;
@@ -196,6 +201,17 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
     });
     disk.halted = batch.halted;
   }
+}
+
+function resetDisk(disk: Disk, identity: Identity): void {
+  const { identity: owner, hardState, fence, halted, base } = disk;
+  const removed = disk.log.splice(0);
+  disk.journal.push(() => {
+    Object.assign(disk, { identity: owner, hardState, fence, halted, base });
+    disk.log.push(...removed);
+  });
+  Object.assign(disk, { identity, hardState: { term: 0, votedFor: null }, fence: 0, halted: null, base: null });
+  disk.snapshots.reset();
 }
 
 function dropLog(disk: Disk, base: SnapshotPosition): void {
