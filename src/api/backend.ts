@@ -28,6 +28,8 @@ export interface Backend {
   position(): NodePosition;
   /** `GET /v1/cluster`: what this node knows and what its peers answered. */
   cluster(): Promise<ClusterStatus>;
+  /** What an administrator asks of the cluster or of one node. Rejects with ConcordError if it is refused. */
+  administer(action: AdminAction, options: CallOptions): Promise<AdminOutcome>;
   /** Watches and topics for one client, until `close`. */
   connect(sink: ConnectionSink): Connection;
   /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere. */
@@ -131,6 +133,25 @@ export interface MembershipStatus {
   readonly committed: boolean;
   readonly voters: readonly number[];
   readonly learners: readonly number[];
+}
+
+export type AdminAction =
+  | { readonly kind: "add" | "remove" | "promote"; readonly node: number }
+  /** Null: to any voter that could lead. */
+  | { readonly kind: "transfer"; readonly to: number | null }
+  | { readonly kind: "restart"; readonly node: number }
+  /** `force`: also if it has not halted. */
+  | { readonly kind: "repair"; readonly node: number; readonly force: boolean }
+  | { readonly kind: "init"; readonly members: readonly number[] };
+
+export interface AdminOutcome {
+  /** `done`: committed, or in force. `unchanged`: it was so before. `under_way`: begun, its end has to be looked for. */
+  readonly outcome: "done" | "unchanged" | "under_way";
+  /** One or two sentences for a person. */
+  readonly detail: string;
+  readonly leader: number | null;
+  /** As the node has it that did it; null where that one knows none. */
+  readonly membership: Omit<MembershipStatus, "node"> | null;
 }
 
 export interface ClusterStatus {

@@ -308,15 +308,23 @@ const nodeStatus = z
     last_contact_ms: count.nullable().describe("How long ago the leader heard it; null if no leader says so."),
   })
   .meta({ id: "NodeStatus" });
+const membershipFields = { index: count, committed: z.boolean(), voters: z.array(count), learners: z.array(count) };
 const membership = z
   .object({
     node: count.describe("Whose log says so: the leader's, or without one that of the node that knows most."),
-    index: count,
-    committed: z.boolean(),
-    voters: z.array(count),
-    learners: z.array(count),
+    ...membershipFields,
   })
   .meta({ id: "Membership" });
+export const adminOutcome = z
+  .object({
+    outcome: z
+      .enum(["done", "unchanged", "under_way"])
+      .describe("`done`: committed, or in force. `unchanged`: it was so. `under_way`: begun; look for its end."),
+    detail: z.string().describe("One or two sentences for a person."),
+    leader: count.nullable(),
+    membership: z.object(membershipFields).nullable().describe("As the node has it that did it."),
+  })
+  .meta({ id: "AdminOutcome" });
 export const clusterStatus = z
   .object({
     cluster_id: z.string().nullable(),

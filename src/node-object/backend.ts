@@ -5,6 +5,8 @@
  * lease that does not exist, an expired idempotency key) are outcomes at a revision and resolve.
  */
 import type {
+  AdminAction,
+  AdminOutcome,
   Backend,
   CallOptions,
   ClusterStatus,
@@ -17,6 +19,7 @@ import type {
 import { ConcordError, type ErrorBody, type ErrorCode } from "../base/errors.ts";
 import type { Command, CommandResult, Idempotency, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
 import type { NodeId } from "../raft/types.ts";
+import { type AskNode, administer } from "./administration.ts";
 import { compareDigests, gatherNodes, leaderOf, type StatusSource } from "./cluster-status.ts";
 import type { Runtime } from "./runtime.ts";
 
@@ -25,9 +28,13 @@ export interface BackendParts {
   /** Runs one call into the runtime as a turn: what throws there ends the instance. */
   readonly turn: <T>(work: () => T) => T;
   readonly clusterName: string;
+  readonly self: NodeId;
   readonly members: readonly NodeId[];
   /** Own status included. */
   readonly source: StatusSource;
+  /** The own node included. */
+  readonly ask: AskNode;
+  readonly nowMs: () => number;
   readonly connections: { connect(sink: ConnectionSink): Connection };
 }
 
@@ -92,6 +99,11 @@ export class NodeBackend implements Backend {
       nodes,
       digests,
     };
+  }
+
+  async administer(action: AdminAction, { timeoutMs }: CallOptions): Promise<AdminOutcome> {
+    const { members, source, ask, nowMs, self } = this.#parts;
+    return await administer({ self, members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
   }
 
   connect(sink: ConnectionSink): Connection {

@@ -93,7 +93,7 @@ function isContact(value: unknown): value is [NodeId, number] {
   return Array.isArray(value) && value.length === 2 && isNode(value[0]) && isCounter(value[1]);
 }
 
-function membershipFrom(value: unknown): NodeReport["membership"] {
+export function membershipFrom(value: unknown): NodeReport["membership"] {
   const members = readMembership(value);
   if (members === null || !isObject(value) || !isCounter(value.index)) return null;
   const { voters, learners } = members;

@@ -15,6 +15,7 @@ import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
 import type { CallQueue } from "./call-queue.ts";
 import type { DigestCheck } from "./digest-check.ts";
+import type { OpenErrand } from "./errands.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf } from "./members.ts";
@@ -54,6 +55,10 @@ export interface NodeState {
   relay: TopicRelay;
   /** No deadline is due before this (monotonic ms). */
   sweepAtMs: number;
+  /** Of administrators, not answered yet. */
+  errands: OpenErrand[];
+  /** Who must be empty for a cluster to be formed: all that are configured, unless an administrator named fewer. */
+  founders: readonly NodeId[];
 }
 
 export interface Running {

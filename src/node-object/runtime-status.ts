@@ -110,7 +110,7 @@ export function report(state: NodeState): NodeReport {
   };
 }
 
-function membershipIn({ raft }: Running): NodeReport["membership"] {
+export function membershipIn({ raft }: Running): NodeReport["membership"] {
   const { index, membership } = newestMembership(raft.log);
   const { voters, learners } = membership;
   return voters.length === 0 ? null : { index, committed: index <= raft.commit, voters, learners };

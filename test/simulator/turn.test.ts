@@ -49,6 +49,7 @@ const idleRuntime: Runtime = {
   position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
   status: () => ({ applied_index: 0, halted: null }) as NodeSummary,
   report: () => ({}) as NodeReport,
+  administer: () => {},
   digestAt: () => null,
   changeMember: () => null,
   transferLeader: () => null,
