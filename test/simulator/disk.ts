@@ -15,8 +15,8 @@ import { MemorySnapshots } from "../../src/testing/memory-snapshots.ts";
 import { Violation } from "./violation.ts";
 
 export interface Disk {
-  /** Distinguishes a wiped disk from the one before it. */
-  readonly serial: number;
+  /** Distinguishes a disk that was wiped, or given up, from the one before it. */
+  serial: number;
   identity: Identity | null;
   hardState: HardState;
   /** The log begins behind it; null: with entry 1. */
@@ -204,13 +204,14 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
 }
 
 function resetDisk(disk: Disk, identity: Identity): void {
-  const { identity: owner, hardState, fence, halted, base } = disk;
+  const { serial, identity: owner, hardState, fence, halted, base } = disk;
   const removed = disk.log.splice(0);
   disk.journal.push(() => {
-    Object.assign(disk, { identity: owner, hardState, fence, halted, base });
+    Object.assign(disk, { serial, identity: owner, hardState, fence, halted, base });
     disk.log.push(...removed);
   });
-  Object.assign(disk, { identity, hardState: { term: 0, votedFor: null }, fence: 0, halted: null, base: null });
+  Object.assign(disk, { serial: serial + 1, identity, fence: 0, halted: null, base: null });
+  disk.hardState = { term: 0, votedFor: null };
   disk.snapshots.reset();
 }
 

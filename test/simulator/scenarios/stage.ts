@@ -6,6 +6,7 @@
 import type { NodeSummary } from "../../../src/api/backend.ts";
 import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
 import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
+import type { Errand, ErrandReply } from "../../../src/node-object/errands.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
 import type { Message, NodeId } from "../../../src/raft/types.ts";
@@ -402,6 +403,13 @@ export class Stage implements StorageFaults {
   /** The JSON value of `key` behind a barrier on `node`; null when absent. */
   value(node: NodeId, key: string): unknown {
     return recordValue(this.readNow(node, { kind: "get", key }));
+  }
+
+  /** What an administrator asks of one node. */
+  administer(node: NodeId, errand: Errand, timeoutMs = 2000): Pending<ErrandReply> {
+    return this.#call<ErrandReply>(node, false, (runtime, answer) => {
+      runtime.administer({ errand, timeoutMs, respond: answer });
+    });
   }
 
   answerTo<T>(pending: Pending<T>): T {
