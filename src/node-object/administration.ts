@@ -17,7 +17,6 @@ import type { Admission, Errand, ErrandRefusal, ErrandReply } from "./errands.ts
 export type AskNode = (id: NodeId, errand: Errand, timeoutMs: number) => Promise<ErrandReply | null>;
 
 export interface AdministrationParts {
-  readonly self: NodeId;
   readonly members: readonly NodeId[];
   readonly source: StatusSource;
   readonly ask: AskNode;
@@ -131,8 +130,7 @@ async function askLeader(
   errand: Errand,
   deadlineMs: number,
 ): Promise<Exclude<ErrandReply, { readonly kind: "elsewhere" }>> {
-  const { clusterId, halted, leader } = parts.position();
-  let next = leader ?? (halted === null && clusterId !== null ? parts.self : await someLeader(parts));
+  let next = parts.position().leader ?? (await someLeader(parts));
   for (let hop = 0; hop < HOPS_MAX && parts.nowMs() < deadlineMs; hop += 1) {
     const reply = await parts.ask(next, errand, Math.max(1, deadlineMs - parts.nowMs()));
     if (reply !== null && reply.kind !== "elsewhere") return reply;
@@ -142,14 +140,14 @@ async function askLeader(
   throw new ConcordError({ code: "no_leader", detail: "No leader has answered in time; see GET /v1/cluster." });
 }
 
-/** Whoever the others say leads, else one that serves and so can find out. */
+/** Whoever the others say leads, else a voter, which wakes the others to find out. */
 async function someLeader({ members, source }: AdministrationParts): Promise<NodeId> {
   const reports = await Promise.all(members.map((id) => source.report(id)));
   const nodes = reports.filter((report) => report !== null).map(({ status }) => status);
   const leader = leaderOf(nodes);
-  const found = nodes.find(({ id }) => id === leader) ?? nodes.find(({ state }) => state === "formed");
+  const found = nodes.find(({ id }) => id === leader) ?? nodes.find(({ member }) => member === "voter");
   if (found !== undefined) return found.id;
-  const isFormed = nodes.some(({ state }) => state === "lost" || state === "halted");
+  const isFormed = nodes.some(({ state }) => state === "formed" || state === "lost" || state === "halted");
   if (isFormed) throw new ConcordError({ code: "no_leader", detail: "No node that serves can be reached." });
   throw new ConcordError({ code: "cluster_not_ready", detail: "The cluster is not formed; see GET /v1/cluster." });
 }

@@ -28,7 +28,6 @@ export interface BackendParts {
   /** Runs one call into the runtime as a turn: what throws there ends the instance. */
   readonly turn: <T>(work: () => T) => T;
   readonly clusterName: string;
-  readonly self: NodeId;
   readonly members: readonly NodeId[];
   /** Own status included. */
   readonly source: StatusSource;
@@ -102,8 +101,8 @@ export class NodeBackend implements Backend {
   }
 
   async administer(action: AdminAction, { timeoutMs }: CallOptions): Promise<AdminOutcome> {
-    const { members, source, ask, nowMs, self } = this.#parts;
-    return await administer({ self, members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
+    const { members, source, ask, nowMs } = this.#parts;
+    return await administer({ members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
   }
 
   connect(sink: ConnectionSink): Connection {

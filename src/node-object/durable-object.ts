@@ -199,7 +199,6 @@ export class ConcordNode extends DurableObject<NodeBindings> {
       runtime,
       turn,
       clusterName: name.cluster,
-      self: name.id,
       members: config.members,
       source: new PeerStatusSource(name.id, own, stub),
       ask: askByFetch(name.id, errands, stub),

@@ -146,9 +146,11 @@ export function errandsAtMs({ errands }: NodeState): number {
 function follow(state: NodeState, open: OpenErrand, nowMs: number, drive: Drive): ErrandReply | null {
   const { errand } = open;
   if (errand.kind === "init") return followInit(state, open, errand.members, nowMs);
-  const running = serving(state);
+  const isAsking = open.phase.kind === "asking";
+  // What has begun is followed to its end, also by a leader that has let itself go.
+  const running = isAsking ? serving(state) : state.running;
   if (running === null) return elsewhere(state.running);
-  const reply = open.phase.kind === "asking" ? ask(state, running, open, nowMs, drive) : outcome(state, running, open);
+  const reply = isAsking ? ask(state, running, open, nowMs, drive) : outcome(state, running, open);
   if (reply !== null || nowMs < open.deadlineMs) return reply;
   if (open.phase.kind !== "asking") return answer(state, "under_way", admissionOf(open));
   return open.phase.refusal === null ? elsewhere(running) : refused(open.phase.refusal);

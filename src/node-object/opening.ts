@@ -68,6 +68,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     announcedLeader: undefined,
     leaderlessAtMs: Number.POSITIVE_INFINITY,
     activeAtMs: ports.clock.nowMs(),
+    left: false,
     asleep: true,
     clockOffsetMs: 0,
     probeAfterMs: PROBE_AFTER_MS_MAX, // it has slept for longer than the first pauses

@@ -74,6 +74,7 @@ import {
   closeWatches,
   pumpWatches,
   requestWatchProgress,
+  sendWatchesAway,
   subscribeWatch,
 } from "./watching.ts";
 
@@ -375,6 +376,7 @@ function settle(state: NodeState): void {
   serveReads(state, running);
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
+  sendWatchesAway(state, running);
   serveSnapshot(state, running, nowMs, drive);
   checkDigests(state, running, nowMs);
   quiesceIfIdle(state, running, nowMs, drive);

@@ -86,7 +86,6 @@ export class NodeInstance {
       runtime: this.#noting(runtime),
       turn,
       clusterName: "default",
-      self: config.id,
       members: config.members,
       source: {
         report: async (id) => surroundings.peer(config.id, id)?.report() ?? null,

@@ -78,11 +78,17 @@ describe("membership", () => {
     const refused = await ask(cluster, at, "members?timeout_ms=300", { promote: gone });
     expect(refused).toMatchObject({ status: 409, body: { code: "admin_refused", reason: "not_a_member" } });
     await cluster.put(at, "/without", 1);
+    // The others serve its clients meanwhile: the Worker goes on to them.
+    await eventually(async () => (await cluster.get(gone, "/without")).body.reason, "not_a_member");
     // Asked at the very node.
     const added = await ask(cluster, gone, "members", { add: gone });
     expect(added).toMatchObject({ status: 200, body: { outcome: "done" } });
     const promoted = await ask(cluster, at, "members", { promote: gone });
     expect(promoted.body.outcome).toMatch(/done|unchanged/);
+    expect(await ask(cluster, at, "leader/transfer", { to: gone })).toMatchObject({ body: { outcome: "done" } });
+    // Also who leads may go, and is not asked for the leader afterwards.
+    expect(await ask(cluster, gone, "members", { remove: gone })).toMatchObject({ body: { outcome: "done" } });
+    expect(await ask(cluster, gone, "members", { add: gone })).toMatchObject({ body: { outcome: "done" } });
     await eventually(() => membersAt(cluster, at), { voters: [...NODES], learners: [], committed: true }, 5000);
     await cluster.converged();
   });

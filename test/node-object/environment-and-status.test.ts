@@ -251,7 +251,6 @@ describe("backend", () => {
       runtime,
       turn: (work) => work(),
       clusterName: "c",
-      self: 1,
       ask: async () => null,
       nowMs: () => 0,
       members: [1],
