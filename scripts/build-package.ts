@@ -13,6 +13,7 @@ import { toolEnvironment } from "./local-cluster/tool-environment.ts";
 /** By the name in `exports` of package.json. */
 export const ENTRIES = {
   client: "src/client/index.ts",
+  admin: "src/client/admin.ts",
   testing: "src/testing/index.ts",
   worker: "src/embedding/index.ts",
 } as const;

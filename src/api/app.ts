@@ -9,6 +9,7 @@
  */
 import { Hono } from "hono";
 import { ConcordError } from "../base/errors.ts";
+import { mountAdmin } from "./admin-routes.ts";
 import type { Backend } from "./backend.ts";
 import type { ApiCall, ApiEnvironment } from "./call.ts";
 import { type ApiContext, checkClusterId, type LogFields, type LogLevel } from "./caller.ts";
@@ -60,6 +61,7 @@ export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   mountStreams(app, context, options.sockets);
   mountLeases(app, context);
   mountCluster(app, context);
+  mountAdmin(app, context);
   if (options.internal === true) mountInternal(app, context);
   refuseOtherMethods(app);
   return app;

@@ -28,6 +28,8 @@ export interface Backend {
   position(): NodePosition;
   /** `GET /v1/cluster`: what this node knows and what its peers answered. */
   cluster(): Promise<ClusterStatus>;
+  /** What an administrator asks of the cluster or of one node. Rejects with ConcordError if it is refused. */
+  administer(action: AdminAction, options: CallOptions): Promise<AdminOutcome>;
   /** Watches and topics for one client, until `close`. */
   connect(sink: ConnectionSink): Connection;
   /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere. */
@@ -80,7 +82,8 @@ export interface NodePosition {
   readonly halted: string | null;
 }
 
-export interface NodeStatus {
+/** What a node says of itself from memory. */
+export interface NodeSummary {
   readonly id: number;
   readonly state: "empty" | "forming" | "formed" | "lost" | "halted" | "unreachable";
   readonly role: "leader" | "follower" | "candidate" | "pre_candidate" | null;
@@ -88,6 +91,8 @@ export interface NodeStatus {
   readonly member: "voter" | "learner" | null;
   readonly term: number;
   readonly leader: number | null;
+  /** The first entry that the log still holds; one more than `last_index` if it is empty. */
+  readonly first_index: number;
   readonly last_index: number;
   readonly commit_index: number;
   readonly applied_index: number;
@@ -100,6 +105,53 @@ export interface NodeStatus {
   /** Sleeps until it is wanted. */
   readonly quiescent: boolean;
   readonly halted: string | null;
+  /** A snapshot that it holds ready for members which need entries that are gone from its log. */
+  readonly snapshot_out: { readonly index: number; readonly rows_total: number } | null;
+  /** A snapshot that it takes in, and how far that has come. */
+  readonly snapshot_in: { readonly index: number; readonly rows: number; readonly rows_total: number } | null;
+  /** Versions of its storage's format and of what nodes say to each other. */
+  readonly format: number;
+  readonly protocol: number;
+  /** Where on the network it runs; null where the platform does not say. */
+  readonly colo: string | null;
+}
+
+export interface NodeStatus extends NodeSummary {
+  /** Sum of the seals of all durable rows, those after entry `set_hash_index`: equal on all nodes for equal indexes. */
+  readonly set_hash: number | null;
+  readonly set_hash_index: number;
+  /** How long ago the leader heard it; null: there is no leader that could say. */
+  readonly last_contact_ms: number | null;
+}
+
+/** Who takes part, by the newest entry about it in the log of `node`. */
+export interface MembershipStatus {
+  /** The leader, if there is one that answers; else the node that knows most. */
+  readonly node: number;
+  /** 0: the cluster was formed with it. */
+  readonly index: number;
+  readonly committed: boolean;
+  readonly voters: readonly number[];
+  readonly learners: readonly number[];
+}
+
+export type AdminAction =
+  | { readonly kind: "add" | "remove" | "promote"; readonly node: number }
+  /** Null: to any voter that could lead. */
+  | { readonly kind: "transfer"; readonly to: number | null }
+  | { readonly kind: "restart"; readonly node: number }
+  /** `force`: also if it has not halted. */
+  | { readonly kind: "repair"; readonly node: number; readonly force: boolean }
+  | { readonly kind: "init"; readonly members: readonly number[] };
+
+export interface AdminOutcome {
+  /** `done`: committed, or in force. `unchanged`: it was so before. `under_way`: begun, its end has to be looked for. */
+  readonly outcome: "done" | "unchanged" | "under_way";
+  /** One or two sentences for a person. */
+  readonly detail: string;
+  readonly leader: number | null;
+  /** As the node has it that did it; null where that one knows none. */
+  readonly membership: Omit<MembershipStatus, "node"> | null;
 }
 
 export interface ClusterStatus {
@@ -107,6 +159,8 @@ export interface ClusterStatus {
   readonly name: string;
   readonly leader: number | null;
   readonly revision: number;
+  /** Null: no node that answers knows of any. */
+  readonly membership: MembershipStatus | null;
   readonly nodes: readonly NodeStatus[];
   /** The highest applied index for which every reachable node named its digest, and whether they are equal. */
   readonly digests: { readonly index: number; readonly equal: boolean } | null;

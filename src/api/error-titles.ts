@@ -17,6 +17,7 @@ export const ERROR_TITLES: Readonly<Record<ErrorCode, string>> = {
   unknown_cluster: "No cluster of that name",
   unknown_lease: "No such lease",
   cluster_exists: "A cluster of that name exists",
+  admin_refused: "The cluster does not do that now",
   lease_exists: "A lease of that id exists",
   lease_limit_exceeded: "A limit of leases is reached",
   idempotency_conflict: "The idempotency key belongs to another request",

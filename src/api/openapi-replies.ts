@@ -279,24 +279,59 @@ const nodeStatus = z
       .describe("By its own log. A node that lost its storage is none, then a learner, then a voter."),
     term: count,
     leader: count.nullable(),
+    first_index: count.describe("The first entry that its log still holds."),
     last_index: count,
     commit_index: count,
     applied_index: count,
     revision: count,
     digest: z.string().describe("Of the state after `digest_index`: equal on all nodes for equal indexes."),
     digest_index: count,
+    set_hash: count
+      .nullable()
+      .describe("Over all durable rows, those after `set_hash_index`: equal on all nodes for equal indexes."),
+    set_hash_index: count,
     incarnation: count,
     storage_bytes: count,
     quiescent: z.boolean().describe("Sleeps until it is wanted."),
     halted: z.string().nullable(),
+    snapshot_out: z
+      .object({ index: count, rows_total: count })
+      .nullable()
+      .describe("Held ready for members which need entries that are gone from its log."),
+    snapshot_in: z
+      .object({ index: count, rows: count, rows_total: count })
+      .nullable()
+      .describe("Taken in, so far `rows`."),
+    format: count.describe("Version of its storage."),
+    protocol: count.describe("Version of what it says to other nodes."),
+    colo: z.string().nullable().describe("Where it runs; null where the platform does not say."),
+    last_contact_ms: count.nullable().describe("How long ago the leader heard it; null if no leader says so."),
   })
   .meta({ id: "NodeStatus" });
+const membershipFields = { index: count, committed: z.boolean(), voters: z.array(count), learners: z.array(count) };
+const membership = z
+  .object({
+    node: count.describe("Whose log says so: the leader's, or without one that of the node that knows most."),
+    ...membershipFields,
+  })
+  .meta({ id: "Membership" });
+export const adminOutcome = z
+  .object({
+    outcome: z
+      .enum(["done", "unchanged", "under_way"])
+      .describe("`done`: committed, or in force. `unchanged`: it was so. `under_way`: begun; look for its end."),
+    detail: z.string().describe("One or two sentences for a person."),
+    leader: count.nullable(),
+    membership: z.object(membershipFields).nullable().describe("As the node has it that did it."),
+  })
+  .meta({ id: "AdminOutcome" });
 export const clusterStatus = z
   .object({
     cluster_id: z.string().nullable(),
     name: z.string(),
     leader: count.nullable(),
     revision: count,
+    membership: membership.nullable(),
     nodes: z.array(nodeStatus),
     digests: z
       .object({ index: count, equal: z.boolean() })

@@ -43,6 +43,7 @@ export const TAGS = [
   { name: "leases", description: "Keys that end with their owner." },
   { name: "topics", description: "Lossy messages, kept nowhere." },
   { name: "clusters", description: "Clusters, nodes and probes." },
+  { name: "administration", description: "Membership, leadership, repair: with the root token, at any node." },
 ] as const;
 
 /** A JSON Schema, as far as parameters need it. */

@@ -11,7 +11,13 @@ import { isClusterName } from "./cluster-name.ts";
 import type { NodeNamespace } from "./node-directory.ts";
 import { PEER_HEADER, SECRET_HEADER, type SeparateNode } from "./separate-node.ts";
 
-const PATHS: ReadonlySet<string> = new Set(["/peer/message", "/peer/stream", "/peer/status", "/peer/digest"]);
+const PATHS: ReadonlySet<string> = new Set([
+  "/peer/message",
+  "/peer/stream",
+  "/peer/status",
+  "/peer/digest",
+  "/peer/admin",
+]);
 
 /** Null: nobody who may come in this way. `path` and `search` as the node is to see them. */
 export async function answerPeer(

@@ -96,6 +96,16 @@ export const clusterSchema = z.strictObject({
     .optional(),
 });
 
+export const memberChangeSchema = z.strictObject({
+  add: z.number().optional(),
+  remove: z.number().optional(),
+  promote: z.number().optional(),
+});
+export const transferSchema = z.strictObject({ to: z.number().optional() });
+export const restartSchema = z.strictObject({});
+export const repairSchema = z.strictObject({ force: z.boolean().optional() });
+export const initSchema = z.strictObject({ members: z.array(z.number()) });
+
 export type ParsedTxn = z.output<typeof txnSchema>;
 export type ParsedCompare = z.output<typeof compare>;
 export type ParsedOperation = z.output<typeof operation>;

@@ -27,6 +27,7 @@ export const ERROR_CODES = {
   unknown_cluster: { status: 404, retry: "no" },
   unknown_lease: { status: 404, retry: "no" },
   cluster_exists: { status: 409, retry: "no" },
+  admin_refused: { status: 409, retry: "no" },
   lease_exists: { status: 409, retry: "no" },
   lease_limit_exceeded: { status: 409, retry: "no" },
   idempotency_conflict: { status: 409, retry: "no" },

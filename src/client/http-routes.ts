@@ -44,7 +44,10 @@ const QUERY_PATHS: { readonly [method in Method]?: string } = {
   "lease.list": "/v1/leases",
 };
 
-type AnyParams = QueryParameters & WireSelector & Operations["topic.publish"]["params"];
+type AnyParams = QueryParameters &
+  WireSelector &
+  Operations["topic.publish"]["params"] &
+  Operations["administer"]["params"];
 
 function routeByParams(method: Method, params: AnyParams): HttpRoute {
   switch (method) {
@@ -58,6 +61,8 @@ function routeByParams(method: Method, params: AnyParams): HttpRoute {
       return { verb: "DELETE", path: `/v1/leases/${params.id}` };
     case "lease.info":
       return { verb: "GET", path: `/v1/leases/${params.id}` };
+    case "administer":
+      return { verb: "POST", path: `/v1/cluster/${params.path}`, body: JSON.stringify(params.body) };
     case "topic.publish":
       return { verb: "POST", path: topicPath(params.topic), body: JSON.stringify(params.payload), isUntimed: true };
     default:

@@ -1,5 +1,5 @@
 /** The public interface of the client. */
-export type { ClusterStatus, Consistency, NodeStatus } from "../api/backend.ts";
+export type { ClusterStatus, Consistency, MembershipStatus, NodeStatus } from "../api/backend.ts";
 export type {
   WireBatch,
   WireBytes,

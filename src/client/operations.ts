@@ -1,8 +1,9 @@
 /**
- * The operations of the database by name, with what goes in and what comes out: the methods of the session. Both
+ * The operations of the database by name, with what goes in and what comes out: the methods of the session, and `administer`, which goes
+ * over HTTP alone. Both
  * transports carry them, so whoever calls knows nothing of paths, headers or sockets. Types only; the names are the wire.
  */
-import type { ClusterStatus } from "../api/backend.ts";
+import type { AdminOutcome, ClusterStatus } from "../api/backend.ts";
 import type {
   WireBatch,
   WireChanges,
@@ -67,6 +68,7 @@ export interface Operations {
   revision: { params: Record<string, never>; result: WireRevision };
   compact: { params: { readonly revision: number }; result: WireCompacted };
   cluster: { params: Record<string, never>; result: ClusterStatus };
+  administer: { params: { readonly path: string; readonly body: object }; result: AdminOutcome };
   "lease.grant": { params: WireLeaseGrant; result: WireLeaseGranted };
   "lease.keepalive": {
     params: { readonly id: number; readonly ttl_s?: number | undefined };

@@ -5,6 +5,8 @@
  * lease that does not exist, an expired idempotency key) are outcomes at a revision and resolve.
  */
 import type {
+  AdminAction,
+  AdminOutcome,
   Backend,
   CallOptions,
   ClusterStatus,
@@ -17,6 +19,7 @@ import type {
 import { ConcordError, type ErrorBody, type ErrorCode } from "../base/errors.ts";
 import type { Command, CommandResult, Idempotency, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
 import type { NodeId } from "../raft/types.ts";
+import { type AskNode, administer } from "./administration.ts";
 import { compareDigests, gatherNodes, leaderOf, type StatusSource } from "./cluster-status.ts";
 import type { Runtime } from "./runtime.ts";
 
@@ -28,6 +31,9 @@ export interface BackendParts {
   readonly members: readonly NodeId[];
   /** Own status included. */
   readonly source: StatusSource;
+  /** The own node included. */
+  readonly ask: AskNode;
+  readonly nowMs: () => number;
   readonly connections: { connect(sink: ConnectionSink): Connection };
 }
 
@@ -80,7 +86,7 @@ export class NodeBackend implements Backend {
 
   async cluster(): Promise<ClusterStatus> {
     const { source, members, clusterName } = this.#parts;
-    const nodes = await gatherNodes(members, source);
+    const { nodes, membership } = await gatherNodes(members, source);
     const digests = await compareDigests(nodes, source);
     const position = this.position();
     return {
@@ -88,9 +94,15 @@ export class NodeBackend implements Backend {
       name: clusterName,
       leader: leaderOf(nodes),
       revision: position.revision,
+      membership,
       nodes,
       digests,
     };
+  }
+
+  async administer(action: AdminAction, { timeoutMs }: CallOptions): Promise<AdminOutcome> {
+    const { members, source, ask, nowMs } = this.#parts;
+    return await administer({ members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
   }
 
   connect(sink: ConnectionSink): Connection {

@@ -12,6 +12,7 @@ import { leaderOf } from "../raft/state.ts";
 import {
   type Barrier,
   type Drive,
+  isOut,
   type NodeState,
   nextId,
   type Running,
@@ -29,7 +30,7 @@ const UNCONFIRMED: ErrorBody = {
 };
 
 export function openBarrier(state: NodeState, timeoutMs: number, respond: (error: ErrorBody | null) => void): void {
-  if (state.halted !== null || state.identity.membership.kind === "lost") {
+  if (isOut(state)) {
     respond(unavailable(state));
     return;
   }
@@ -48,7 +49,7 @@ export function waitForRevision(
   timeoutMs: number,
   respond: (error: ErrorBody | null) => void,
 ): void {
-  if (state.halted !== null || state.identity.membership.kind === "lost") {
+  if (isOut(state)) {
     respond(unavailable(state));
     return;
   }

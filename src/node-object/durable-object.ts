@@ -24,6 +24,7 @@ import {
   objectName,
   parseObjectName,
 } from "./node-environment.ts";
+import { answerErrand, askByFetch, type OwnErrands } from "./peer-errands.ts";
 import { answerStatus, type OwnStatus, PeerStatusSource } from "./peer-status.ts";
 import { type PeerPlatform, PeerTransport } from "./peer-transport.ts";
 import { type PeerNetwork, stubsByUrl } from "./peer-urls.ts";
@@ -34,6 +35,8 @@ import { NodeWake } from "./wake.ts";
 
 /** The object's own name, kept because not everything that wakes an object tells it. */
 const NAME_KEY = "object";
+/** Long enough for an answer to leave, short against the alarm that starts the next instance (errands.ts). */
+const RESTART_AFTER_MS = 50;
 
 /** What a process that serves one node has beside what wrangler.toml describes. */
 interface SeparateBindings {
@@ -45,6 +48,7 @@ interface Node {
   readonly transport: PeerTransport;
   readonly wake: NodeWake;
   readonly own: OwnStatus;
+  readonly errands: OwnErrands;
   readonly sockets: ClientSockets;
   readonly api: { fetch(request: Request): Response | Promise<Response> };
 }
@@ -80,6 +84,8 @@ export class ConcordNode extends DurableObject<NodeBindings> {
         return await node.transport.onMessageRequest(request);
       case "/peer/stream":
         return node.transport.onStreamRequest(request);
+      case "/peer/admin":
+        return await answerErrand(request, node.errands);
       default:
         return answerStatus(url, node.own) ?? new Response(null, { status: 404 });
     }
@@ -171,25 +177,32 @@ export class ConcordNode extends DurableObject<NodeBindings> {
     });
     const clock = { nowMs, wallMs: () => Date.now() };
     const abort = (reason: string) => this.#abort(reason);
+    // What was answered must have left the object: an abort breaks every connection.
+    const restart = (reason: string) => void setTimeout(() => this.#abort(reason), RESTART_AFTER_MS);
     const runtime: Runtime = createRuntime(config, {
       storage,
       transport,
       wake,
       clock,
       abort,
+      restart,
       log,
       watchers: connections,
     });
     const own: OwnStatus = {
-      status: () => turn(() => runtime.status()),
+      report: () => turn(() => runtime.report()),
       digestAt: (index) => turn(() => runtime.digestAt(index)),
     };
+    const errands: OwnErrands = (errand, timeoutMs) =>
+      new Promise((respond) => turn(() => runtime.administer({ errand, timeoutMs, respond })));
     const backend = new NodeBackend({
       runtime,
       turn,
       clusterName: name.cluster,
       members: config.members,
       source: new PeerStatusSource(name.id, own, stub),
+      ask: askByFetch(name.id, errands, stub),
+      nowMs,
       connections,
     });
     connections.attachRuntime(runtime, turn);
@@ -200,7 +213,15 @@ export class ConcordNode extends DurableObject<NodeBindings> {
       runtime.start();
       connections.endUnrestored();
     });
-    return { runtime, transport, wake, own, sockets, api: createApi(backend, { internal: true, log, sockets }) };
+    return {
+      runtime,
+      transport,
+      wake,
+      own,
+      errands,
+      sockets,
+      api: createApi(backend, { internal: true, log, sockets }),
+    };
   }
 
   /** How peers are reached: objects beside this one, or processes of their own. */

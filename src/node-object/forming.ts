@@ -1,8 +1,9 @@
 /**
  * How a cluster comes to be, exactly once (design 02 §2, Identity). Pure: membership + what others said → membership.
  *
- * F1. A new cluster id is made only by the lowest configured member, only while every configured member answered
- *     `empty` to this very incarnation. A majority is not enough: a wiped cluster must not form again (S08).
+ * F1. A new cluster id is made only by the lowest of the founders, only while every one of them answered `empty` to this
+ *     very incarnation. A majority is not enough: a wiped cluster must not form again (S08). Founders are all configured
+ *     members, or fewer that an administrator has named (errands.ts).
  * F2. Nobody elects before `formed`; the lowest member says `formed` only when all have durably adopted `forming`.
  * F3. Storage that is empty and hears of a cluster that does not name its incarnation is `lost`: it never votes.
  */
@@ -47,22 +48,24 @@ export function hearHello(identity: Identity, config: NodeConfig, hello: Hello):
 /** The lowest member's own step, once the answers allow it; the same object when they do not. */
 export function advanceForming(
   identity: Identity,
-  config: NodeConfig,
+  { id: ownId, founders }: { readonly id: NodeId; readonly founders: readonly NodeId[] },
   answers: ReadonlyMap<NodeId, HelloAnswer>,
   newClusterId: () => string,
 ): Membership {
   const own = identity.membership;
-  if (config.id !== Math.min(...config.members)) return own;
-  const others = config.members.filter((id) => id !== config.id);
+  if (own.kind !== "empty" && own.kind !== "forming") return own;
+  // Once it has begun, those count with whom it has.
+  const ids = own.kind === "empty" ? founders : own.members.map(({ id }) => id);
+  if (ownId !== Math.min(...ids)) return own;
+  const others = ids.filter((id) => id !== ownId);
   if (own.kind === "empty") {
     if (!others.every((id) => answers.get(id)?.membership.kind === "empty")) return own;
-    const members = config.members.map((id) => ({
+    const members = founders.map((id) => ({
       id,
       incarnation: answers.get(id)?.incarnation ?? identity.incarnation,
     }));
     return { kind: "forming", clusterId: newClusterId(), members };
   }
-  if (own.kind !== "forming") return own;
   const adopted = (id: NodeId) => {
     const answer = answers.get(id);
     if (answer === undefined || !names(own.members, id, answer.incarnation)) return false;

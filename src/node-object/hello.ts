@@ -24,10 +24,7 @@ export function onHello(state: NodeState, envelope: PeerEnvelope, hello: Extract
   if (state.halted === null) {
     const heard = { from, incarnation: fromIncarnation, membership: hello.membership };
     adopt(state, hearHello(state.identity, state.config, heard));
-    adopt(
-      state,
-      advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),
-    );
+    formIfReady(state);
   }
   const { question } = hello;
   if (!hello.reply) sendHello(state, from, { reply: true, toIncarnation: fromIncarnation, question });
@@ -70,6 +67,14 @@ function sendHello(
   });
 }
 
+function formIfReady(state: NodeState): void {
+  const { identity, config, founders, answers } = state;
+  adopt(
+    state,
+    advanceForming(identity, { id: config.id, founders }, answers, () => newClusterId(state)),
+  );
+}
+
 function newClusterId(state: NodeState): string {
   let id = "";
   while (id.length < 24) id += nextInteger(state.random, 0, 15).toString(16);
@@ -83,8 +88,5 @@ export function sayHello(state: NodeState): void {
   const heartbeats = state.identity.membership.kind === "lost" ? HELLO_HEARTBEATS_LOST : HELLO_HEARTBEATS;
   state.helloAtMs = nowMs + heartbeats * state.config.heartbeatMs;
   for (const id of state.config.members) if (id !== state.config.id) ask(state, id, 0);
-  adopt(
-    state,
-    advanceForming(state.identity, state.config, state.answers, () => newClusterId(state)),
-  );
+  formIfReady(state);
 }

@@ -2,16 +2,16 @@
 import { newestMembership } from "../raft/log.ts";
 import type { Membership, NodeId, Refusal } from "../raft/types.ts";
 import { extraOf, incarnationsOf } from "./members.ts";
-import { renewed } from "./readmission.ts";
+import { promoted, renewed } from "./readmission.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { askedIncarnation } from "./strangers.ts";
 import { olderMembers } from "./versions.ts";
 
-/** `add`: the node is a learner, and votes as soon as it has caught up. */
-export interface MemberChange {
-  readonly kind: "add" | "remove";
-  readonly id: NodeId;
-}
+/** `add`: the node is a learner, and votes as soon as it has caught up; `promote` does not wait for the leader's own turn. */
+export type MemberChange =
+  | { readonly kind: "add" | "remove" | "promote"; readonly id: NodeId }
+  /** It is a learner under this incarnation, which its storage is yet to get (errands.ts R4). */
+  | { readonly kind: "renew"; readonly id: NodeId; readonly incarnation: number };
 
 export type MemberRefusal =
   | Refusal
@@ -21,6 +21,9 @@ export type MemberRefusal =
   | "unknown_node"
   /** The node has not yet said which storage it has: it was asked now, so ask again. */
   | "not_heard"
+  | "not_a_member"
+  /** The node leads: it hands over first. */
+  | "leads"
   /** This instance does not serve. */
   | "not_running";
 
@@ -34,16 +37,26 @@ export function changeMember(
   if (raft.role.kind !== "leader") return "not_leader";
   if (olderMembers(state, running).length > 0) return "older_member";
   const { membership } = newestMembership(raft.log);
-  const { kind, id } = change;
-  if (kind === "remove")
-    return drive(state, running, { kind: "change_membership", membership: without(membership, id) }).refusal;
+  const { id } = change;
+  const propose = (next: Membership) => drive(state, running, { kind: "change_membership", membership: next }).refusal;
+  if (change.kind === "remove") return propose(without(membership, id));
+  if (change.kind === "promote") {
+    if (membership.voters.includes(id)) return "unchanged";
+    return membership.learners.includes(id) ? propose(promoted(membership, id)) : "not_a_member";
+  }
+  if (change.kind === "renew") {
+    if (!membership.voters.includes(id) && !membership.learners.includes(id)) return "not_a_member";
+    if (id === state.config.id) return membership.voters.length === 1 ? "invalid_membership" : "leads";
+    if (membership.learners.some((one) => one !== id)) return "change_pending";
+    return propose(renewed(membership, id, change.incarnation));
+  }
   if (membership.voters.includes(id) || membership.learners.includes(id)) return "unchanged";
   // As with nodes that come back by themselves: one at a time (readmission.ts A3).
   if (membership.learners.length > 0) return "change_pending";
   if (!state.config.members.includes(id)) return "unknown_node";
   const incarnation = askedIncarnation(state, running, id);
   if (incarnation === null) return "not_heard";
-  return drive(state, running, { kind: "change_membership", membership: renewed(membership, id, incarnation) }).refusal;
+  return propose(renewed(membership, id, incarnation));
 }
 
 function without({ voters, learners, ...rest }: Membership, id: NodeId): Membership {

@@ -8,6 +8,7 @@
  *     same, once it has said who it is (strangers.ts): it leads or campaigns only if its own log names it as a voter
  *     (`RaftConfig.isSelf`).
  */
+import { nextFloat, type Random } from "../base/random.ts";
 import { newestMembership, type RaftLog } from "../raft/log.ts";
 import { NO_MEMBERS } from "../raft/membership.ts";
 import type { Membership, NodeId } from "../raft/types.ts";
@@ -40,6 +41,11 @@ function readIncarnations(extra: string | undefined): Incarnations {
 /** Equal incarnations have equal texts. */
 export function extraOf(incarnations: Iterable<readonly [NodeId, number]>): string {
   return JSON.stringify([...incarnations].sort(([left], [right]) => left - right));
+}
+
+/** Of a storage that is new. */
+export function newIncarnation(random: Random): number {
+  return 1 + Math.floor(nextFloat(random) * 2 ** 48);
 }
 
 /** With which a cluster of these members began: that of its log before the first entry. */

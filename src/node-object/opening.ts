@@ -68,6 +68,7 @@ export function openRunning(state: NodeState, clusterId: string, loaded: LoadedS
     announcedLeader: undefined,
     leaderlessAtMs: Number.POSITIVE_INFINITY,
     activeAtMs: ports.clock.nowMs(),
+    left: false,
     asleep: true,
     clockOffsetMs: 0,
     missed: loaded.sleep,

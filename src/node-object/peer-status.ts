@@ -2,10 +2,9 @@
  * Both ends of the routes by which nodes tell each other their status (`GET /v1/cluster`).
  * Answered from a node's own memory; asking wakes a node but never makes it campaign.
  */
-import type { NodeStatus } from "../api/backend.ts";
 import { PEER_HEADER } from "../api/separate-node.ts";
 import type { NodeId } from "../raft/types.ts";
-import { nodeStatusFrom, type StatusSource } from "./cluster-status.ts";
+import { type NodeReport, nodeReportFrom, type StatusSource } from "./cluster-status.ts";
 import { isObject, parseJson } from "./json-guards.ts";
 import type { PeerPlatform } from "./peer-transport.ts";
 
@@ -14,13 +13,16 @@ const STATUS_TIMEOUT_MS = 1000;
 
 /** What a node says of itself. */
 export interface OwnStatus {
-  status(): NodeStatus;
+  report(): NodeReport;
   digestAt(index: number): string | null;
 }
 
 /** Answers `/peer/status` and `/peer/digest?index=`; null for any other path. */
 export function answerStatus(url: URL, own: OwnStatus): Response | null {
-  if (url.pathname === "/peer/status") return Response.json(own.status());
+  if (url.pathname === "/peer/status") {
+    const { status, ...rest } = own.report();
+    return Response.json({ ...status, ...rest });
+  }
   if (url.pathname !== "/peer/digest") return null;
   const index = Number(url.searchParams.get("index") ?? "");
   return Response.json({ digest: Number.isSafeInteger(index) ? own.digestAt(index) : null });
@@ -37,10 +39,10 @@ export class PeerStatusSource implements StatusSource {
     this.#stub = stub;
   }
 
-  async status(id: NodeId): Promise<NodeStatus | null> {
-    if (id === this.#self) return this.#own.status();
+  async report(id: NodeId): Promise<NodeReport | null> {
+    if (id === this.#self) return this.#own.report();
     const text = await this.#ask(id, "status");
-    return text === null ? null : nodeStatusFrom(text, id);
+    return text === null ? null : nodeReportFrom(text, id);
   }
 
   async digestAt(id: NodeId, index: number): Promise<string | null> {

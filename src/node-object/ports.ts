@@ -85,6 +85,11 @@ export interface Install {
 
 /** Writes of one turn; the statements run in the order of the fields. */
 export interface WriteBatch {
+  /**
+   * Gives up all that is there, whatever it is: the storage is as good as new and belongs to this identity. Nothing else
+   * goes with it. Fast also for a large state.
+   */
+  readonly reset?: Identity;
   readonly identity?: Identity;
   readonly hardState?: HardState;
   readonly truncateFrom?: number;
@@ -329,6 +334,8 @@ export interface Ports {
   readonly watchers: Watchers;
   /** Ends this instance: nothing of the current turn takes effect, memory is lost, storage stays. */
   abort(reason: string): void;
+  /** Ends this instance soon, once what it has answered is on its way. Another one starts when it is wanted. */
+  restart(reason: string): void;
   /** Structured log line; never throws. */
   log(
     level: "info" | "warn" | "error",

@@ -84,7 +84,7 @@ function change(
   state.ports.log("info", what, { node, refusal });
 }
 
-function promoted({ voters, learners, ...rest }: Membership, id: NodeId): Membership {
+export function promoted({ voters, learners, ...rest }: Membership, id: NodeId): Membership {
   return { ...rest, voters: [...voters, id], learners: learners.filter((one) => one !== id) };
 }
 

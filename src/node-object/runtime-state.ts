@@ -7,6 +7,7 @@ import type { Random } from "../base/random.ts";
 import type { CommandResult, Outcome } from "../kv/command.ts";
 import type { applyEntries, Machine } from "../kv/machine.ts";
 import type { Overlay } from "../kv/overlay.ts";
+import { membershipAt } from "../raft/log.ts";
 import { isAsleep, leaderOf, type RaftState } from "../raft/state.ts";
 import type { step } from "../raft/step.ts";
 import type { Event, NodeId, Output } from "../raft/types.ts";
@@ -15,9 +16,10 @@ import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
 import type { CallQueue } from "./call-queue.ts";
 import type { DigestCheck } from "./digest-check.ts";
+import type { OpenErrand } from "./errands.ts";
 import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
-import { incarnationOf } from "./members.ts";
+import { incarnationOf, names } from "./members.ts";
 import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports, SleepNote } from "./ports.ts";
 import type { SnapshotIntake } from "./snapshot-intake.ts";
 import type { ServedSnapshot } from "./snapshot-source.ts";
@@ -57,6 +59,10 @@ export interface NodeState {
   relay: TopicRelay;
   /** No deadline is due before this (monotonic ms). */
   sweepAtMs: number;
+  /** Of administrators, not answered yet. */
+  errands: OpenErrand[];
+  /** Who must be empty for a cluster to be formed: all that are configured, unless an administrator named fewer. */
+  founders: readonly NodeId[];
 }
 
 export interface Running {
@@ -111,6 +117,8 @@ export interface Running {
   leaderlessAtMs: number;
   /** When a client last asked for something that needs the cluster. */
   activeAtMs: number;
+  /** Its watches have been told to go elsewhere. */
+  left: boolean;
   /** The core sleeps, and this node has drawn the consequences (sleep.ts). */
   asleep: boolean;
   /** Log time less own wall clock, by the leader's last word of it: a clock that is an hour off decides nothing here. */
@@ -229,9 +237,21 @@ export function sendPeer(state: NodeState, to: NodeId, body: PeerBody): void {
   });
 }
 
-/** Set while this node serves clients: one that has lost its storage runs, but knows nothing of its own. */
-export function serving({ running, halted, identity }: NodeState): Running | null {
-  return halted === null && identity.membership.kind === "formed" ? running : null;
+/** Set while this node serves clients: one that has lost its storage, or has left, runs, but hears of nothing new. */
+export function serving(state: NodeState): Running | null {
+  return !isOut(state) && state.identity.membership.kind === "formed" ? state.running : null;
+}
+
+/** No client is to be served here, whatever comes: others may serve it. */
+export function isOut(state: NodeState): boolean {
+  const { halted, identity, running } = state;
+  return halted !== null || identity.membership.kind === "lost" || (running !== null && hasLeft(state, running));
+}
+
+/** It is committed that this storage takes no part. */
+export function hasLeft({ config, identity }: NodeState, { raft }: Running): boolean {
+  const membership = membershipAt(raft.log, raft.commit);
+  return membership.voters.length > 0 && !names(membership, config.id, identity.incarnation);
 }
 
 export function sweepBy(state: NodeState, atMs: number): void {

@@ -8,10 +8,10 @@
  * N3. Applied rows are buffered (applying.ts); a watcher never makes a commit wait (watching.ts).
  * N4. Nothing is concluded across turns without asking the core again: role and term are re-read after every event.
  */
-import type { NodePosition, NodeStatus } from "../api/backend.ts";
+import type { NodePosition, NodeSummary } from "../api/backend.ts";
 import { AssertionError } from "../base/assert.ts";
 import type { ErrorBody } from "../base/errors.ts";
-import { createRandom, nextFloat, nextInteger } from "../base/random.ts";
+import { createRandom, nextInteger } from "../base/random.ts";
 import type { CommandResult, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
 import { applyEntries } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
@@ -29,13 +29,16 @@ import {
   waitForRevision,
 } from "./barriers.ts";
 import { createCallQueue } from "./call-queue.ts";
+import type { NodeReport } from "./cluster-status.ts";
 import { checkDigests } from "./digest-check.ts";
+import { type ErrandCall, errandsAtMs, openErrand, runErrands } from "./errands.ts";
 import { forwardQueued, sendReplies } from "./forwarding.ts";
 import { sayHello } from "./hello.ts";
 import { keepHouse } from "./housekeeping.ts";
 import { dutiesAtMs, runDuties } from "./leader-duties.ts";
 import { truncateLog } from "./log-truncation.ts";
 import { changeMember, type MemberChange, type MemberRefusal } from "./member-changes.ts";
+import { newIncarnation } from "./members.ts";
 import { openRunning } from "./opening.ts";
 import { onPeer } from "./peer-messages.ts";
 import { CorruptionError, type NodeConfig, type PeerEnvelope, type Ports } from "./ports.ts";
@@ -49,7 +52,7 @@ import {
   sendPeer,
   serving,
 } from "./runtime-state.ts";
-import { position, queryState, status } from "./runtime-status.ts";
+import { position, queryState, report, status } from "./runtime-status.ts";
 import {
   armWatchdog,
   followSleep,
@@ -71,6 +74,7 @@ import {
   closeWatches,
   pumpWatches,
   requestWatchProgress,
+  sendWatchesAway,
   subscribeWatch,
 } from "./watching.ts";
 
@@ -111,9 +115,13 @@ export interface Runtime {
   /** To the subscribers of every node that can be reached now. `payload`: JSON text. */
   publishTopic(topic: string, payload: string): void;
   position(): NodePosition;
-  status(): NodeStatus;
+  status(): NodeSummary;
+  /** For the status of the cluster; seldom, for it may cost a look at every row. */
+  report(): NodeReport;
   /** Digest of the state after entry `index`, if this instance still remembers it. */
   digestAt(index: number): string | null;
+  /** What an administrator asks of this node; answered by a turn of its own, once (errands.ts). Also a halted node answers. */
+  administer(call: ErrandCall): void;
   /** Null: the leader does it; it is done when it is committed. */
   changeMember(change: MemberChange): MemberRefusal | null;
   /** Null: the leader tries (thesis 3.10); it may go on leading. */
@@ -155,6 +163,8 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     reads: { waiting: [], asked: null, confirmed: [], revisions: [] },
     relay: createTopicRelay(),
     sweepAtMs: Number.POSITIVE_INFINITY,
+    errands: [],
+    founders: config.members,
   };
   return {
     start: () => turn(state, () => start(state)),
@@ -196,7 +206,15 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     publishTopic: (topic, payload) => turn(state, () => publishTopic(state, { topic, payload })),
     position: () => position(state),
     status: () => status(state),
+    report: () => report(state),
     digestAt: (index) => state.running?.digests.get(index) ?? null,
+    administer: (call) => {
+      const isTaken = answered(state, false, () => {
+        openErrand(state, call, drive);
+        return true;
+      });
+      if (!isTaken) call.respond({ kind: "elsewhere", leader: null });
+    },
     changeMember: (change) => ofLeader(state, (running) => changeMember(state, running, change, drive)),
     transferLeader: (to) => ofLeader(state, (running) => drive(state, running, { kind: "transfer", to }).refusal),
   };
@@ -206,6 +224,7 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
 function turn(state: NodeState, work: () => void): void {
   guard(state, () => {
     work();
+    if (state.dead) return; // it was told to end
     if (state.halted === null) settle(state);
     arm(state);
   });
@@ -269,8 +288,7 @@ function start(state: NodeState): void {
   const { storage } = state.ports;
   const loaded = storage.load();
   if (loaded.identity === null) {
-    const incarnation = 1 + Math.floor(nextFloat(state.random) * 2 ** 48);
-    state.identity = { incarnation, membership: { kind: "empty" } };
+    state.identity = { incarnation: newIncarnation(state.random), membership: { kind: "empty" } };
     storage.write({ identity: state.identity });
   } else state.identity = loaded.identity;
   if (loaded.halted !== null) {
@@ -335,6 +353,7 @@ function settle(state: NodeState): void {
   if (nowMs >= state.sweepAtMs) {
     state.sweepAtMs = Math.min(sweepCalls(state, nowMs), sweepReads(state, nowMs));
   }
+  runErrands(state, nowMs, drive);
   if (running === null) return;
   const { raft } = running;
   const leader = routableLeader(running);
@@ -358,6 +377,7 @@ function settle(state: NodeState): void {
   serveReads(state, running);
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
+  sendWatchesAway(state, running);
   serveSnapshot(state, running, nowMs, drive);
   checkDigests(state, running, nowMs);
   quiesceIfIdle(state, running, nowMs, drive);
@@ -371,7 +391,7 @@ function settle(state: NodeState): void {
 function arm(state: NodeState): void {
   if (state.halted !== null) return; // a halted node arms nothing
   const { running } = state;
-  let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state));
+  let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state), errandsAtMs(state));
   if (running !== null) {
     const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
     atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs, snapshotAtMs(running));

@@ -9,8 +9,6 @@
 import { hashText } from "../base/hash.ts";
 import { CorruptionError } from "./ports.ts";
 
-/** 1: no base, no snapshots, no sums of the state. */
-export const FORMAT_VERSION = 2;
 export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
 
 /** Of all formats so far: an upgrade rewrites no row. */
@@ -42,6 +40,7 @@ export const SQL = {
   metaAll: "SELECT key, value, checksum FROM meta",
   metaPut: "INSERT OR REPLACE INTO meta (key, value, checksum) VALUES (?, ?, ?)",
   metaDelete: "DELETE FROM meta WHERE key = ?",
+  metaEmpty: "DELETE FROM meta",
 
   logFirst: "SELECT first_index FROM log ORDER BY first_index LIMIT 1",
   logLast: "SELECT first_index, last_index, last_term, checksum, body FROM log ORDER BY first_index DESC LIMIT 1",
@@ -60,6 +59,7 @@ export const SQL = {
   logReplace: "REPLACE INTO log (first_index, last_index, last_term, bytes, checksum, body) VALUES (?, ?, ?, ?, ?, ?)",
   logTruncate: "DELETE FROM log WHERE first_index >= ?",
   logDrop: "DELETE FROM log WHERE first_index <= ?",
+  logEmpty: "DELETE FROM log",
 
   /** What rows held when a snapshot was pinned, of those that have changed since; null: they did not exist. */
   createImages: `CREATE TABLE IF NOT EXISTS before_images (
@@ -67,6 +67,7 @@ export const SQL = {
   imagesLastPin: "SELECT max(pin) AS pin FROM before_images",
   imagesReach: "SELECT key FROM before_images WHERE pin = ? AND key > ? AND key <= ? ORDER BY key LIMIT 1 OFFSET ?",
   imagesAny: "SELECT 1 FROM before_images WHERE pin < ? LIMIT 1",
+  imagesEmpty: "DELETE FROM before_images",
   /** Of ?2 rows as many as ?3 bytes need. */
   imagesClear: `DELETE FROM before_images WHERE rowid IN (SELECT id FROM (
     SELECT id, bytes, sum(bytes) OVER (ORDER BY pin, key ROWS UNBOUNDED PRECEDING) AS total FROM (

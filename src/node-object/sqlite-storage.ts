@@ -14,7 +14,15 @@
 import { assert } from "../base/assert.ts";
 import type { Row, ScanRange } from "../kv/store.ts";
 import type { Entry } from "../raft/types.ts";
-import type { LoadedState, NodeStorage, SnapshotSource, SnapshotStaging, StateScrub, WriteBatch } from "./ports.ts";
+import type {
+  Identity,
+  LoadedState,
+  NodeStorage,
+  SnapshotSource,
+  SnapshotStaging,
+  StateScrub,
+  WriteBatch,
+} from "./ports.ts";
 import {
   appendLog,
   dropLog,
@@ -40,7 +48,6 @@ import {
   corrupt,
   type Disk,
   type Exec,
-  FORMAT_VERSION,
   FORMAT_VERSIONS_OLD,
   putMeta,
   SQL,
@@ -53,6 +60,7 @@ import { activeFrom, clearSpare, emptyState, putSums, type SqliteState, sumsFrom
 import { stagingState } from "./staged-snapshot.ts";
 import { NO_SUMS, opened } from "./state-seals.ts";
 import { STATE_A, STATE_B } from "./state-table.ts";
+import { FORMAT_VERSION } from "./versions.ts";
 
 export type { Disk } from "./sqlite-rows.ts";
 
@@ -133,6 +141,7 @@ export class SqliteStorage implements NodeStorage {
 
   #carryOut(batch: WriteBatch): void {
     const exec = this.#exec;
+    if (batch.reset !== undefined) this.#reset(batch.reset);
     if (batch.identity !== undefined) putMeta(exec, "identity", JSON.stringify(batch.identity));
     if (batch.hardState !== undefined) putMeta(exec, "hard_state", hardStateText(batch.hardState));
     if (batch.truncateFrom !== undefined) truncateLog(this.#log, batch.truncateFrom);
@@ -237,6 +246,15 @@ export class SqliteStorage implements NodeStorage {
     return format === String(FORMAT_VERSION);
   }
 
+  /** Emptied without a condition, a table gives its pages back unread, row by row it would take minutes. */
+  #reset(identity: Identity): void {
+    for (const statement of SQL_EMPTY) this.#exec(statement);
+    this.#log = emptyLog(this.#exec);
+    this.#state = emptyState(this.#exec);
+    this.#upgrade();
+    putMeta(this.#exec, "identity", JSON.stringify(identity));
+  }
+
   /** The tables are there already, and no row is rewritten (T2). */
   #upgrade(): void {
     putMeta(this.#exec, "format", String(FORMAT_VERSION));
@@ -246,6 +264,8 @@ export class SqliteStorage implements NodeStorage {
 }
 
 const SQL_CREATE = [SQL.createMeta, SQL.createLog, STATE_A.create, STATE_B.create, SQL.createImages];
+
+const SQL_EMPTY = [SQL.metaEmpty, SQL.logEmpty, STATE_A.empty, STATE_B.empty, SQL.imagesEmpty];
 
 /** A batch of one statement pays for no savepoint. */
 function isOneStatement(batch: WriteBatch): boolean {

@@ -25,6 +25,7 @@ export interface StateTable {
   readonly lastKey: string;
   /** Of ?1 rows as many as ?2 bytes need. */
   readonly clear: string;
+  readonly empty: string;
   /** The key of the row that is (?3 + 1)-th in (?1, ?2]. */
   readonly reach: string;
   /** Of the rows in (?1, ?2] as of pin ?3: the ends, and how far ?4 bytes go. */
@@ -64,6 +65,7 @@ function stateTable(name: string): StateTable {
     clear: `DELETE FROM ${name} WHERE rowid IN (SELECT id FROM (
       SELECT id, bytes, sum(bytes) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS total FROM (
         SELECT rowid AS id, octet_length(value) AS bytes FROM ${name} ORDER BY rowid LIMIT ?1)) WHERE total - bytes <= ?2)`,
+    empty: `DELETE FROM ${name}`,
     reach: `SELECT key FROM ${name} WHERE key > ? AND key <= ? ORDER BY key LIMIT 1 OFFSET ?`,
     cut: `SELECT min(key) AS first, max(key) AS last, max(CASE WHEN total <= ?4 THEN key END) AS fits,
       max(CASE WHEN total <= ?4 THEN total END) AS bytes

@@ -19,6 +19,8 @@ import type { NodeState, Running } from "./runtime-state.ts";
 
 export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 2;
+/** Of the tables of a node's storage. 1: no base, no snapshots, no sums of the state. */
+export const FORMAT_VERSION = 2;
 
 /** V1 */
 export function noticeVersion(state: NodeState, { from, speaks }: PeerEnvelope): void {

@@ -16,6 +16,7 @@ import {
   type Call,
   type CallReply,
   type Drive,
+  isOut,
   type NodeState,
   nextId,
   type Running,
@@ -43,7 +44,7 @@ export function openCall(
 ): void {
   const payload = JSON.stringify(proposal);
   const answer = (reply: CallReply) => respond(outcomeOf(state, reply));
-  if (state.halted !== null || state.identity.membership.kind === "lost") {
+  if (isOut(state)) {
     answer({ kind: "not_leader" });
     return;
   }
@@ -273,6 +274,10 @@ export function unavailable(state: NodeState): ErrorBody {
       reason: kind,
       detail: "The cluster is not formed yet: every configured node must answer once.",
     };
+  }
+  if (isOut(state)) {
+    const detail = `Node ${state.config.id} is no member of the cluster; ask another node.`;
+    return { code: "cluster_not_ready", reason: "not_a_member", detail };
   }
   return { code: "no_leader", detail: "No leader was elected in time: a majority of the nodes must be reachable." };
 }

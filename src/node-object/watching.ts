@@ -26,7 +26,7 @@ import type { HubLimits } from "../watch/limits.ts";
 import { announceLeader, publish } from "../watch/publish.ts";
 import { pump } from "../watch/pump.ts";
 import type { Ports } from "./ports.ts";
-import { type NodeState, type Running, serving } from "./runtime-state.ts";
+import { hasLeft, type NodeState, type Running, serving } from "./runtime-state.ts";
 import { unavailable } from "./waiters.ts";
 
 /** The hub of a node that begins to run at `revision`, with the watches that outlived its predecessor. */
@@ -97,6 +97,19 @@ export function announceLeaderChange(state: NodeState, running: Running, nowMs: 
 
 function pumpSoon(state: NodeState, running: Running): void {
   running.pumpAtMs = Math.min(running.pumpAtMs, state.ports.clock.nowMs());
+}
+
+/** A node that has left hears of nothing new: who watches here must go elsewhere. Called in every turn. */
+export function sendWatchesAway(state: NodeState, running: Running): void {
+  const left = hasLeft(state, running);
+  if (left === running.left) return;
+  running.left = left;
+  if (!left) return;
+  state.ports.log("info", "is no member any more", { watches: running.hub.watchesCount });
+  for (const connection of [...running.hub.connections.keys()]) {
+    closeWatches(state, connection);
+    state.ports.watchers.drop(connection);
+  }
 }
 
 /** Sends what is new, and goes on with what is not when its time has come (H3). */

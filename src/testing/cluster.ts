@@ -18,7 +18,7 @@
  * C3. There are no timers and no files: a cluster that is not closed costs memory alone. One thing is real time: an open
  *     event stream keeps its node's keep-alive comments, and with them a Node process, going until it is closed.
  */
-import type { NodeStatus } from "../api/backend.ts";
+import type { NodeStatus, NodeSummary } from "../api/backend.ts";
 import { assert } from "../base/assert.ts";
 import {
   COMPACTION_HISTORY_BYTES_DEFAULT,
@@ -239,7 +239,7 @@ export class TestCluster {
 
   /** The node that leads; null while none does. Of two that say so, the one of the later term does. */
   leader(): number | null {
-    let best: NodeStatus | null = null;
+    let best: NodeSummary | null = null;
     for (const { instance } of this.#nodes.values()) {
       const status = instance?.status();
       if (status?.role === "leader" && (best === null || status.term > best.term)) best = status;
@@ -249,7 +249,7 @@ export class TestCluster {
 
   /** What a node says of itself; null while it is down. */
   status(node: number): NodeStatus | null {
-    return this.#nodeOf(node).instance?.status() ?? null;
+    return this.#nodeOf(node).instance?.report().status ?? null;
   }
 
   /**

@@ -94,6 +94,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   }
 
   write(batch: WriteBatch): void {
+    if (batch.reset !== undefined) this.#reset(batch.reset);
     const {
       identity,
       hardState,
@@ -160,6 +161,12 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
       this.#meta = before;
     });
     this.#meta = { ...before, ...change };
+  }
+
+  #reset(identity: Identity): void {
+    this.#setMeta({ identity, hardState: { term: 0, votedFor: null }, fence: 0, sleep: null, halted: null });
+    this.#setLog(null, []);
+    this.#snapshots.reset();
   }
 
   /** The log begins behind it. */

@@ -113,6 +113,13 @@ export class MemorySnapshots {
     this.restart();
   }
 
+  /** Nothing is left, of the state or beside it. */
+  reset(): void {
+    this.#state.replace([]);
+    this.#set({ staged: null, rows: [], hasLeftovers: false });
+    this.restart();
+  }
+
   #read(after: string | null, bytesMax: number): SnapshotChunk | null {
     if (this.#pinned === null) return null;
     const { manifest, rows } = this.#pinned;

@@ -7,10 +7,12 @@
  *     and whoever waited for an answer hears that the connection broke.
  */
 import { createApi } from "../api/app.ts";
-import type { NodePosition, NodeStatus } from "../api/backend.ts";
+import type { NodePosition, NodeSummary } from "../api/backend.ts";
 import { assert } from "../base/assert.ts";
 import { NodeBackend } from "../node-object/backend.ts";
+import type { NodeReport } from "../node-object/cluster-status.ts";
 import { Connections } from "../node-object/connections.ts";
+import type { ErrandCall } from "../node-object/errands.ts";
 import type { NodeConfig, NodeStorage, PeerEnvelope, Ports } from "../node-object/ports.ts";
 import { createRuntime, type Runtime } from "../node-object/runtime.ts";
 import type { NodeId } from "../raft/types.ts";
@@ -26,10 +28,16 @@ export interface Surroundings {
   wallMs(): number;
   send(envelope: PeerEnvelope): void;
   /** Null: that node cannot be reached from this one. */
-  peer(from: NodeId, to: NodeId): { status(): NodeStatus; digestAt(index: number): string | null } | null;
+  peer(from: NodeId, to: NodeId): PeerNode | null;
   /** Something has happened on which code of the user may act: give it the time to. */
   noteActivity(): void;
   log(id: NodeId, ...line: Parameters<Ports["log"]>): void;
+}
+
+export interface PeerNode {
+  report(): NodeReport;
+  digestAt(index: number): string | null;
+  administer(call: ErrandCall): void;
 }
 
 export interface InstanceParts {
@@ -40,6 +48,8 @@ export interface InstanceParts {
   readonly onAlarmSet: () => void;
   /** The runtime has ended by itself, which it does over a broken invariant alone. */
   readonly onAbort: (reason: string) => void;
+  /** It was asked to end, and for another instance to start. */
+  readonly onRestart: (reason: string) => void;
 }
 
 /** One turn, and what leaves at its end. */
@@ -78,9 +88,16 @@ export class NodeInstance {
       clusterName: "default",
       members: config.members,
       source: {
-        status: async (id) => surroundings.peer(config.id, id)?.status() ?? null,
+        report: async (id) => surroundings.peer(config.id, id)?.report() ?? null,
         digestAt: async (id, index) => surroundings.peer(config.id, id)?.digestAt(index) ?? null,
       },
+      ask: (id, errand, timeoutMs) =>
+        new Promise((respond) => {
+          const node = surroundings.peer(config.id, id);
+          if (node === null) respond(null);
+          else node.administer({ errand, timeoutMs, respond });
+        }),
+      nowMs: () => surroundings.timeline.nowMs,
       connections: {
         connect: (sink) => {
           this.#connectionsCount += 1;
@@ -104,8 +121,12 @@ export class NodeInstance {
     });
   }
 
-  status(): NodeStatus {
+  status(): NodeSummary {
     return this.#runtime.status();
+  }
+
+  report(): NodeReport {
+    return this.#runtime.report();
   }
 
   position(): NodePosition {
@@ -114,6 +135,16 @@ export class NodeInstance {
 
   digestAt(index: number): string | null {
     return this.#runtime.digestAt(index);
+  }
+
+  administer(call: ErrandCall): void {
+    const forget = this.onEnd(() => call.respond({ kind: "elsewhere", leader: null }));
+    const respond: ErrandCall["respond"] = (reply) => {
+      forget();
+      this.#parts.surroundings.noteActivity();
+      call.respond(reply);
+    };
+    this.turn(() => this.#runtime.administer({ ...call, respond }));
   }
 
   /** Answers a request. Rejects if this instance ends first. */
@@ -235,6 +266,12 @@ export class NodeInstance {
       },
       abort: (reason) => {
         if (this.#turn !== null) this.#turn.abortReason = reason;
+      },
+      restart: (reason) => {
+        // When what was answered in this very instant has been read.
+        timeline.at(timeline.nowMs + 1, () => {
+          if (!this.#isEnded) this.#parts.onRestart(reason);
+        });
       },
       log: (...line) => {
         if (!this.#isEnded) log(...line);

@@ -37,6 +37,10 @@ export class TestNode {
         if (this.#instance === instance) this.#instance = null;
         onAbort(reason);
       },
+      onRestart: () => {
+        this.kill();
+        this.start();
+      },
     });
     this.#instance = instance;
     this.#armAlarm();

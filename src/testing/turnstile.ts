@@ -54,6 +54,7 @@ export function turnstiled(backend: Backend, turnstile: Turnstile): Backend {
     query: (query, options) => passing(() => backend.query(query, options)),
     position: () => backend.position(),
     cluster: () => passing(() => backend.cluster()),
+    administer: (action, options) => passing(() => backend.administer(action, options)),
     connect: (sink) => passing(() => backend.connect(sink)),
     publish: (message) => passing(() => backend.publish(message)),
   };

@@ -6,6 +6,8 @@
  * acknowledge, progress) is followed by a pump in a microtask, never within the call; `pump()` does it at once.
  */
 import type {
+  AdminAction,
+  AdminOutcome,
   Backend,
   CallOptions,
   ClusterStatus,
@@ -51,6 +53,7 @@ export class MachineBackend implements Backend {
   readonly logged: string[] = [];
   readonly queries: { readonly query: Query; readonly options: ReadOptions }[] = [];
   readonly commands: { readonly command: Command; readonly options: CallOptions }[] = [];
+  readonly actions: { readonly action: AdminAction; readonly options: CallOptions }[] = [];
   nowMs = 1_700_000_000_000;
   clusterId: string | null = CLUSTER_ID;
   leader: number | null = 2;
@@ -119,9 +122,16 @@ export class MachineBackend implements Backend {
       name: "default",
       leader: this.leader,
       revision: this.revision,
+      membership: null,
       nodes: [],
       digests: null,
     };
+  }
+
+  async administer(action: AdminAction, options: CallOptions): Promise<AdminOutcome> {
+    this.#throwOnce();
+    this.actions.push({ action, options });
+    return { outcome: "done", detail: "It is done.", leader: this.leader, membership: null };
   }
 
   connect(sink: ConnectionSink): Connection {

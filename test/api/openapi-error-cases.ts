@@ -156,6 +156,8 @@ const PAST = { parameters: { revision: "1" }, arrange: compact };
 const KEPT = { type: "put", key: NONE, ignore_value: true };
 const LARGE = Array.from({ length: 5 }, (_, index) => `/large/${index}`);
 
+const ADMINISTRATION = ["changeMember", "transferLeader", "restartNode", "repairNode", "initCluster"];
+
 const SPECIFIC: Partial<Record<ErrorCode, Readonly<Record<string, ErrorCase>>>> = {
   invalid_kv: {
     ...only(
@@ -220,7 +222,9 @@ const SPECIFIC: Partial<Record<ErrorCode, Readonly<Record<string, ErrorCase>>>> 
     watch: { parameters: { from_revision: "1" }, arrange: compact },
   },
   revision_in_future: { compact: { body: { revision: 99 } } },
+  admin_refused: only(ADMINISTRATION, { arrange: refuseAdministration("admin_refused") }),
   node_halted: {
+    ...only(ADMINISTRATION, { arrange: refuseAdministration("node_halted") }),
     ready: { arrange: halt },
     watch: { arrange: refuseWatches },
   },
@@ -252,6 +256,14 @@ async function putClusterOfNoPlatform({ nodes }: Setting): Promise<void> {
 
 function halt({ nodes }: Setting): void {
   nodes.backend("default").halted = "a corrupt row";
+}
+
+function refuseAdministration(code: ErrorCode) {
+  return ({ nodes }: Setting): void => {
+    nodes.backend("default").administer = async () => {
+      throw broken(code);
+    };
+  };
 }
 
 function useUpSpace({ nodes }: Setting): void {

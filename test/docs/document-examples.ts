@@ -46,7 +46,12 @@ export function programOf(markdown: string, clientModule: string): Program {
   const bodies = own.map((text) => {
     const lines = text.split("\n");
     for (const line of lines.filter(isImport)) {
-      imports.add(line.replace(/"(?:\.\/src\/client\/index\.ts|concord-edge\/client)"/, JSON.stringify(clientModule)));
+      const ofClient = line.replace(
+        /"(?:\.\/src\/client\/index\.ts|concord-edge\/client)"/,
+        JSON.stringify(clientModule),
+      );
+      const adminModule = clientModule.replace(/index\.ts$/, "admin.ts");
+      imports.add(ofClient.replace('"concord-edge/admin"', JSON.stringify(adminModule)));
     }
     const body = lines.filter((line) => !isImport(line)).join("\n");
     // The block that connects shares its client with the others; what else they name is their own.

@@ -35,6 +35,29 @@ describe("a new cluster", () => {
     expect(new Set(nodes.map((node) => node.incarnation)).size).toBe(5);
   });
 
+  test("shows who takes part, when the leader heard whom, and what each node holds", async () => {
+    const cluster = new TestCluster();
+    const leader = await cluster.leader();
+    await cluster.put(leader, "/a", 1);
+    const asked = 1 + (leader % 5);
+    // The rows follow the applied state by half a second.
+    const held = async () => {
+      const { nodes } = await cluster.cluster(asked);
+      return new Set(
+        nodes.map(({ set_hash, set_hash_index, last_index }) => `${set_hash} ${last_index - set_hash_index}`),
+      );
+    };
+    await eventually(async () => [...(await held())].map((text) => text.replace(/^\d+/, "n")), ["n 0"], 5000);
+    const { membership, nodes } = await cluster.cluster(asked);
+    expect(membership).toEqual({ node: leader, index: 0, committed: true, voters: [...NODES], learners: [] });
+    expect(nodes.find(({ id }) => id === leader)?.last_contact_ms).toBe(0);
+    for (const node of nodes) {
+      expect(node.last_contact_ms).toBeLessThan(1000);
+      expect(node).toMatchObject({ member: "voter", first_index: 1, format: 2, protocol: 1, colo: null });
+      expect(node).toMatchObject({ snapshot_out: null, snapshot_in: null });
+    }
+  });
+
   test("keeps an alarm 5 to 15 s ahead on every awake node, as a watchdog", async () => {
     const cluster = new TestCluster();
     await cluster.leader();

@@ -7,7 +7,8 @@ import {
   compareDigests,
   gatherNodes,
   leaderOf,
-  nodeStatusFrom,
+  type NodeReport,
+  nodeReportFrom,
   type StatusSource,
 } from "../../src/node-object/cluster-status.ts";
 import { nodeConfigOf, nodesCountOf, objectName, parseObjectName } from "../../src/node-object/node-environment.ts";
@@ -88,16 +89,25 @@ function status(id: number, changes: Partial<NodeStatus> = {}): NodeStatus {
     member: "voter",
     term: 3,
     leader: 1,
+    first_index: 1,
     last_index: 10,
     commit_index: 10,
     applied_index: 10,
     revision: 8,
     digest: "d10",
     digest_index: 10,
+    set_hash: 77,
+    set_hash_index: 10,
     incarnation: 100 + id,
     storage_bytes: 4096,
     quiescent: false,
     halted: null,
+    snapshot_out: null,
+    snapshot_in: null,
+    format: 2,
+    protocol: 1,
+    colo: null,
+    last_contact_ms: null,
     ...changes,
   };
 }
@@ -106,21 +116,48 @@ function status(id: number, changes: Partial<NodeStatus> = {}): NodeStatus {
 function source(
   nodes: readonly NodeStatus[],
   digest = (_: number, index: number): string | null => `d${index}`,
+  reports: Readonly<Record<number, Partial<NodeReport>>> = {},
 ): StatusSource {
   return {
-    status: async (id) => nodes.find((node) => node.id === id) ?? null,
+    report: async (id) => {
+      const status = nodes.find((node) => node.id === id);
+      return status === undefined ? null : { status, membership: null, contacts: [], ...reports[id] };
+    },
     digestAt: async (id, index) => digest(id, index),
   };
 }
 
 describe("cluster status", () => {
   test("a peer that does not answer is shown as unreachable, in its place", async () => {
-    const nodes = await gatherNodes([1, 2, 3], source([status(1), status(3)]));
+    const { nodes, membership } = await gatherNodes([1, 2, 3], source([status(1), status(3)]));
     expect(nodes.map((node) => [node.id, node.state, node.role])).toEqual([
       [1, "formed", "follower"],
       [2, "unreachable", null],
       [3, "formed", "follower"],
     ]);
+    expect(membership).toBeNull();
+  });
+
+  test("who takes part and who was heard when is what the leader says; without one the longest log counts", async () => {
+    const told = (index: number, voters: number[]) => ({ index, committed: true, voters, learners: [] });
+    const reports = {
+      1: {
+        membership: told(7, [1, 2, 3]),
+        contacts: [
+          [1, 0],
+          [2, 40],
+        ] as const,
+      },
+      3: { membership: told(2, [1, 2]), contacts: [[2, 9]] as const },
+    };
+    const all = [status(1, { role: "leader" }), status(2), status(3, { last_index: 11 })];
+    const led = await gatherNodes([1, 2, 3], source(all, undefined, reports));
+    expect(led.membership).toEqual({ node: 1, ...told(7, [1, 2, 3]) });
+    expect(led.nodes.map((node) => node.last_contact_ms)).toEqual([0, 40, null]);
+    const leaderless = all.map((node) => ({ ...node, leader: null }));
+    const left = await gatherNodes([1, 2, 3], source(leaderless, undefined, reports));
+    expect(left.membership).toEqual({ node: 3, ...told(2, [1, 2]) });
+    expect(left.nodes.map((node) => node.last_contact_ms)).toEqual([null, null, null]);
   });
 
   test("digests are compared at the lowest index that a formed node has applied", async () => {
@@ -152,10 +189,24 @@ describe("cluster status", () => {
   });
 
   test("an answer in another form than ours counts as none", () => {
-    expect(nodeStatusFrom(JSON.stringify(status(2)), 2)).toEqual(status(2));
-    expect(nodeStatusFrom(JSON.stringify({ ...status(2), later: 1, role: "learner" }), 2)).toEqual(
-      status(2, { role: null }),
-    );
+    const bare = { membership: null, contacts: [] };
+    expect(nodeReportFrom(JSON.stringify(status(2)), 2)).toEqual({ status: status(2), ...bare });
+    expect(nodeReportFrom(JSON.stringify({ ...status(2), later: 1, role: "learner" }), 2)).toEqual({
+      status: status(2, { role: null }),
+      ...bare,
+    });
+    const more = {
+      snapshot_out: { index: 4, rows_total: 9 },
+      snapshot_in: { index: 4, rows: 3, rows_total: 9 },
+      membership: { index: 3, committed: false, voters: [1, 2], learners: [3] },
+      contacts: [[1, 5]],
+    };
+    const { membership, contacts, ...ofNode } = more;
+    expect(nodeReportFrom(JSON.stringify({ ...status(2), ...more, contacts: [[1, 5], [1], "x"] }), 2)).toEqual({
+      status: status(2, ofNode),
+      membership,
+      contacts,
+    });
     const bad = [
       "",
       "[]",
@@ -164,7 +215,7 @@ describe("cluster status", () => {
       JSON.stringify({ ...status(2), term: -1 }),
       JSON.stringify({ ...status(2), state: "odd" }),
     ];
-    for (const text of bad) expect(nodeStatusFrom(text, 2), text).toBeNull();
+    for (const text of bad) expect(nodeReportFrom(text, 2), text).toBeNull();
   });
 });
 
@@ -202,6 +253,8 @@ describe("backend", () => {
       runtime,
       turn: (work) => work(),
       clusterName: "c",
+      ask: async () => null,
+      nowMs: () => 0,
       members: [1],
       source: source([]),
       connections: { connect: () => expect.unreachable() },

@@ -6,11 +6,12 @@
 /** Runs on any Node from 20: every primitive once, against a cluster in the same process. Prints what it saw. */
 export const SCRIPT = `
 import { Concord, ConcordError } from "concord-edge/client";
+import { ConcordAdmin, ConcordError as AdminError } from "concord-edge/admin";
 import { startTestCluster } from "concord-edge/testing";
 
 const cluster = await startTestCluster({ seed: 7 });
 const concord = cluster.client();
-const saw = { isSameClass: concord instanceof Concord };
+const saw = { isSameClass: concord instanceof Concord && AdminError === ConcordError };
 
 await concord.kv.put("/a", { n: 1 });
 saw.value = (await concord.kv.get("/a")).value;
@@ -38,6 +39,8 @@ try {
 } catch (error) {
   saw.error = error instanceof ConcordError && error.code;
 }
+const admin = ConcordAdmin.connect({ fetch: (request) => cluster.fetch(request), clock: cluster.clock });
+saw.voters = (await admin.cluster.status()).membership.voters;
 await concord.close();
 await cluster.close();
 console.log(JSON.stringify(saw));
@@ -50,11 +53,13 @@ export const SCRIPT_SAW = {
   record: null,
   events: ["put", "delete"],
   error: "unknown_lease",
+  voters: [1, 2, 3, 4, 5],
 };
 
 /** Compiles against the declarations of the client and of the test cluster. */
 export const PROGRAM = `
 import { Concord, ConcordError, type ConnectOptions, type JsonValue } from "concord-edge/client";
+import { type AdminOutcome, ConcordAdmin } from "concord-edge/admin";
 import { startTestCluster, type TestCluster, type TestClusterOptions } from "concord-edge/testing";
 
 export async function claim(options: ConnectOptions, key: string): Promise<number | null> {
@@ -77,6 +82,12 @@ export async function isStill(options: TestClusterOptions): Promise<boolean> {
     await cluster.advance(1_000);
     await cluster.close();
   }
+}
+
+export async function repairAll(options: ConnectOptions): Promise<readonly AdminOutcome[]> {
+  const { cluster } = ConcordAdmin.connect(options);
+  const { nodes } = await cluster.status();
+  return await Promise.all(nodes.filter(({ halted }) => halted !== null).map(({ id }) => cluster.repair(id)));
 }
 
 // @ts-expect-error: the declarations are there, and say that a url is text

@@ -53,8 +53,8 @@ test("declarations cite nothing that the package does not hold", () => {
 
 test("each entry names its types first and one ES module", () => {
   const { exports } = readManifest(project.packageFolder);
-  expect(Object.keys(exports)).toEqual(["./client", "./worker", "./testing", "./package.json"]);
-  for (const entry of ["./client", "./worker", "./testing"]) {
+  expect(Object.keys(exports)).toEqual(["./client", "./admin", "./worker", "./testing", "./package.json"]);
+  for (const entry of ["./client", "./admin", "./worker", "./testing"]) {
     expect(Object.keys(exports[entry] ?? {})).toEqual(["types", "default"]);
   }
 });

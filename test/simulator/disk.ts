@@ -23,8 +23,8 @@ import { type Damage, keptSums, noDamage, readEntry, readRows, renewEntry, repla
 import { Violation } from "./violation.ts";
 
 export interface Disk {
-  /** Distinguishes a wiped disk from the one before it. */
-  readonly serial: number;
+  /** Distinguishes a disk that was wiped, or given up, from the one before it. */
+  serial: number;
   identity: Identity | null;
   hardState: HardState;
   /** The log begins behind it; null: with entry 1. */
@@ -136,6 +136,7 @@ export function termAt(disk: Disk, index: number): number | undefined {
 
 export function countStatements(batch: WriteBatch): number {
   return (
+    (batch.reset === undefined ? 0 : 1) +
     (batch.identity === undefined ? 0 : 1) +
     (batch.hardState === undefined ? 0 : 1) +
     (batch.truncateFrom === undefined ? 0 : 1) +
@@ -151,6 +152,10 @@ export function countStatements(batch: WriteBatch): number {
 
 export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void): void {
   const journal = disk.journal;
+  if (batch.reset !== undefined) {
+    onStatement();
+    resetDisk(disk, batch.reset);
+  }
   if (batch.identity !== undefined) {
     onStatement();
     const old = disk.identity;
@@ -231,6 +236,18 @@ export function writeDisk(disk: Disk, batch: WriteBatch, onStatement: () => void
     });
     disk.halted = batch.halted;
   }
+}
+
+function resetDisk(disk: Disk, identity: Identity): void {
+  const { serial, identity: owner, hardState, fence, sleep, halted, base } = disk;
+  const removed = disk.log.splice(0);
+  disk.journal.push(() => {
+    Object.assign(disk, { serial, identity: owner, hardState, fence, sleep, halted, base });
+    disk.log.push(...removed);
+  });
+  Object.assign(disk, { serial: serial + 1, identity, fence: 0, sleep: null, halted: null, base: null });
+  disk.hardState = { term: 0, votedFor: null };
+  disk.snapshots.reset();
 }
 
 function dropLog(disk: Disk, base: SnapshotPosition): void {

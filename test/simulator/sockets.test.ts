@@ -1,8 +1,9 @@
 /** Simulated connections are as the platform's: they outlive an eviction, die with a crash, and wait behind the gate. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import type { NodeStatus } from "../../src/api/backend.ts";
+import type { NodeSummary } from "../../src/api/backend.ts";
 import { endOf } from "../../src/kv/position.ts";
+import type { NodeReport } from "../../src/node-object/cluster-status.ts";
 import type { Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { Frame } from "../../src/watch/frames.ts";
@@ -42,7 +43,9 @@ function idleRuntime(): Runtime {
     publishTopic() {},
     query: () => ({ ok: true, revision: 0, result: { kind: "revision" } }),
     position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
-    status: () => ({ applied_index: 0, halted: null }) as NodeStatus,
+    status: () => ({ applied_index: 0, halted: null }) as NodeSummary,
+    report: () => ({}) as NodeReport,
+    administer: () => {},
     digestAt: () => null,
     changeMember: () => null,
     transferLeader: () => null,

@@ -4,7 +4,8 @@
  */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import type { NodeStatus } from "../../src/api/backend.ts";
+import type { NodeSummary } from "../../src/api/backend.ts";
+import type { NodeReport } from "../../src/node-object/cluster-status.ts";
 import type { PeerEnvelope, Ports } from "../../src/node-object/ports.ts";
 import type { Runtime } from "../../src/node-object/runtime.ts";
 import type { Entry } from "../../src/raft/types.ts";
@@ -48,7 +49,9 @@ const idleRuntime: Runtime = {
   publishTopic() {},
   query: () => ({ ok: true, revision: 0, result: { kind: "revision" } }),
   position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
-  status: () => ({ applied_index: 0, halted: null }) as NodeStatus,
+  status: () => ({ applied_index: 0, halted: null }) as NodeSummary,
+  report: () => ({}) as NodeReport,
+  administer: () => {},
   digestAt: () => null,
   changeMember: () => null,
   transferLeader: () => null,

@@ -36,6 +36,8 @@ import { traceEvent } from "./trace.ts";
 import { transmit } from "./transmit.ts";
 import { Violation } from "./violation.ts";
 
+const RESTART_AFTER_MS = 50;
+
 /** The process died between two statements: nothing may catch this and go on, whatever it tries. */
 class CrashSignal extends Error {
   override readonly name = "CrashSignal";
@@ -219,6 +221,16 @@ function letOut(world: World, instance: Instance, release: Release): void {
   transmit(world, instance, release);
 }
 
+/** Its answers are on their way by then. The alarm that it has set starts the next one. */
+function scheduleRestart(world: World, instance: Instance, reason: string): void {
+  const run = (): void => {
+    if (!instance.running || instance.superseded) return;
+    traceEvent(world.trace, world.now, instance.host.id, instance.serial, "restart", null, reason);
+    killInstance(world, instance);
+  };
+  push(world.queue, { at: world.now + RESTART_AFTER_MS, seq: 0, kind: "act", label: "restart", run });
+}
+
 export function createPorts(world: World, instance: Instance): Ports {
   const { host } = instance;
   const touch = (): void => {
@@ -319,6 +331,9 @@ export function createPorts(world: World, instance: Instance): Ports {
       if (turn === null || turn.died !== null) return;
       turn.died = "abort";
       turn.deathReason = reason;
+    },
+    restart(reason) {
+      scheduleRestart(world, instance, reason);
     },
     log() {},
   };

@@ -3,10 +3,11 @@
  * faults happen only where the script says so, and time moves only when the script says so. All checks of the
  * simulator (safety.ts) look on, so that a story fails on any broken rule, not only on the one that it is about.
  */
-import type { NodeStatus } from "../../../src/api/backend.ts";
+import type { NodeSummary } from "../../../src/api/backend.ts";
 import { LOG_KEEP_BYTES_DEFAULT } from "../../../src/base/limits.ts";
 import type { Command, Idempotency, Query } from "../../../src/kv/command.ts";
 import type { CompactionPolicy } from "../../../src/kv/history-marks.ts";
+import type { Errand, ErrandReply } from "../../../src/node-object/errands.ts";
 import type { PeerBody, PeerEnvelope } from "../../../src/node-object/ports.ts";
 import type { Runtime } from "../../../src/node-object/runtime.ts";
 import { PROTOCOL_MAX } from "../../../src/node-object/versions.ts";
@@ -146,7 +147,7 @@ export class Stage implements StorageFaults {
     return live;
   }
 
-  status(id: NodeId): NodeStatus {
+  status(id: NodeId): NodeSummary {
     return this.instance(id).runtime.status();
   }
 
@@ -217,7 +218,7 @@ export class Stage implements StorageFaults {
   /** The node that leads the highest term of all that run, if a majority of the cluster follows it. */
   leader(): NodeId | null {
     const running = this.#running();
-    let found: NodeStatus | null = null;
+    let found: NodeSummary | null = null;
     for (const status of running) {
       if (status.role === "leader" && (found === null || status.term > found.term)) found = status;
     }
@@ -227,7 +228,7 @@ export class Stage implements StorageFaults {
     return followers > this.ids.length / 2 ? id : null;
   }
 
-  #running(): NodeStatus[] {
+  #running(): NodeSummary[] {
     const live = this.world.hosts.flatMap((host) => (host.live === null ? [] : [host.live]));
     return live.filter((instance) => instance.running).map((instance) => instance.runtime.status());
   }
@@ -414,6 +415,13 @@ export class Stage implements StorageFaults {
   /** The JSON value of `key` behind a barrier on `node`; null when absent. */
   value(node: NodeId, key: string): unknown {
     return recordValue(this.readNow(node, { kind: "get", key }));
+  }
+
+  /** What an administrator asks of one node. */
+  administer(node: NodeId, errand: Errand, timeoutMs = 2000): Pending<ErrandReply> {
+    return this.#call<ErrandReply>(node, false, (runtime, answer) => {
+      runtime.administer({ errand, timeoutMs, respond: answer });
+    });
   }
 
   answerTo<T>(pending: Pending<T>): T {

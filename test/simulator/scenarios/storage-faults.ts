@@ -110,14 +110,15 @@ function write(faults: StorageFaults, host: Host, ports: Ports, batch: WriteBatc
       strike(faults, ports, { node, kind, when: "after" });
     }
   }
-  if (halted === undefined) return;
-  ports.storage.write({});
+  if (halted !== undefined) ports.storage.write({});
+  if (halted === undefined && rest.reset === undefined) return;
   const before = faults.halted.get(node);
   host.disk.journal.push(() => {
     if (before === undefined) faults.halted.delete(node);
     else faults.halted.set(node, before);
   });
-  faults.halted.set(node, halted);
+  if (halted === undefined) faults.halted.delete(node);
+  else faults.halted.set(node, halted);
 }
 
 function strike(faults: StorageFaults, ports: Ports, statement: Statement): void {
@@ -147,8 +148,9 @@ export function unseenHalting(runtime: Runtime): Runtime {
 
 function statementsOf(batch: WriteBatch): WriteBatch[] {
   const { append = [], state = [], ...rest } = batch;
-  const { identity, hardState, truncateFrom, install, dropThrough, fence } = rest;
+  const { reset, identity, hardState, truncateFrom, install, dropThrough, fence } = rest;
   return [
+    ...(reset === undefined ? [] : [{ reset }]),
     ...(identity === undefined ? [] : [{ identity }]),
     ...(hardState === undefined ? [] : [{ hardState }]),
     ...(truncateFrom === undefined ? [] : [{ truncateFrom }]),
