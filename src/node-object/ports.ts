@@ -9,7 +9,8 @@
  * P3. If `write` throws, the runtime calls `abort` in the same turn and never touches its ports again.
  */
 import type { CompactionPolicy } from "../kv/history-marks.ts";
-import type { Row, ScanRange } from "../kv/store.ts";
+import type { Change } from "../kv/overlay.ts";
+import type { OrderedStore, Row, ScanRange } from "../kv/store.ts";
 import type { Entry, HardState, Message, NodeId } from "../raft/types.ts";
 import type { EncodeEvent } from "../watch/encoded-event.ts";
 import type { Frame } from "../watch/frames.ts";
@@ -142,6 +143,17 @@ export interface SnapshotStaging {
   discard(): void;
 }
 
+/**
+ * A place for the rows of a backup, apart from the state and from what replaces it. In memory: what is there ends with the
+ * instance, whatever the disk still holds of it.
+ */
+export interface RowSpool extends Pick<OrderedStore, "get" | "scan"> {
+  /** One bounded step towards an empty place. True: it is empty, and in use until `end`. */
+  begin(): boolean;
+  write(changes: readonly Change[]): void;
+  end(): void;
+}
+
 /** Reads the whole state again and again in steps, and verifies it. In memory: a new instance begins from the start. */
 export interface StateScrub {
   /**
@@ -171,6 +183,7 @@ export interface NodeStorage {
   scan(range: ScanRange): Row[];
   readonly snapshot: SnapshotSource;
   readonly staging: SnapshotStaging;
+  readonly spool: RowSpool;
   readonly scrub: StateScrub;
   /**
    * The set hash: the sum of the seals of all state rows, modulo 2^53. Null: not known yet, in a database of an earlier

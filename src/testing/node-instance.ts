@@ -193,6 +193,7 @@ export class NodeInstance {
       scan: (range) => disk.scan(range),
       snapshot: disk.snapshot,
       staging: disk.staging,
+      spool: disk.spool,
       scrub: disk.scrub,
       get stateHash() {
         return disk.stateHash;

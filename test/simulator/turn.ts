@@ -288,6 +288,22 @@ export function createPorts(world: World, instance: Instance): Ports {
         },
         discard: () => change(() => host.disk.snapshots.staging.discard(), undefined),
       },
+      spool: {
+        begin: () => change(() => host.disk.snapshots.spool.begin(), false),
+        write: (changes) => change(() => host.disk.snapshots.spool.write(changes), undefined),
+        get(key) {
+          beforeRead();
+          return host.disk.snapshots.spool.get(key);
+        },
+        scan(range) {
+          beforeRead();
+          return host.disk.snapshots.spool.scan(range);
+        },
+        end() {
+          touch();
+          host.disk.snapshots.spool.end();
+        },
+      },
       scrub: {
         step(rowsMax) {
           beforeRead();

@@ -5,6 +5,7 @@
 import type { NodeStorage } from "../../src/node-object/ports.ts";
 import { logContract } from "./log-contract.ts";
 import { snapshotContract } from "./snapshot-contract.ts";
+import { spoolContract } from "./spool-contract.ts";
 import { stagingContract } from "./staging-contract.ts";
 import { sumsContract } from "./sums-contract.ts";
 
@@ -25,6 +26,7 @@ export function storageContract(name: string, withDisk: WithDisk): void {
   logContract(name, withDisk);
   snapshotContract(name, withDisk);
   stagingContract(name, withDisk);
+  spoolContract(name, withDisk);
   sumsContract(name, withDisk);
 }
 

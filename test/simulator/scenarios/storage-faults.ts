@@ -54,6 +54,7 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
       },
       snapshot: storage.snapshot,
       staging: storage.staging,
+      spool: storage.spool,
       scrub: storage.scrub,
       get stateHash() {
         return storage.stateHash;
