@@ -6,18 +6,32 @@
  */
 import type {
   Backend,
+  BackupSource,
   CallOptions,
   ClusterStatus,
   Connection,
   ConnectionSink,
   NodePosition,
   ReadOptions,
+  Restored,
+  RestoreWish,
   TopicMessage,
 } from "../api/backend.ts";
 import { ConcordError, type ErrorBody, type ErrorCode } from "../base/errors.ts";
-import type { Command, CommandResult, Idempotency, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
+import type {
+  Command,
+  CommandResult,
+  Idempotency,
+  Outcome,
+  Proposal,
+  Query,
+  QueryResult,
+  RestoreCommand,
+} from "../kv/command.ts";
 import type { NodeId } from "../raft/types.ts";
+import { createBackupSource } from "./backup-source.ts";
 import { compareDigests, gatherNodes, leaderOf, type StatusSource } from "./cluster-status.ts";
+import { restoreUpload } from "./restore-upload.ts";
 import type { Runtime } from "./runtime.ts";
 
 export interface BackendParts {
@@ -29,7 +43,10 @@ export interface BackendParts {
   /** Own status included. */
   readonly source: StatusSource;
   readonly connections: { connect(sink: ConnectionSink): Connection };
+  wait(ms: number): Promise<void>;
 }
+
+const BARRIER_TIMEOUT_MS = 10_000;
 
 /** Codes that say something of the cluster and nothing of the data. */
 const CLUSTER_CODES: ReadonlySet<ErrorCode> = new Set([
@@ -55,11 +72,14 @@ export class NodeBackend implements Backend {
     options: CallOptions,
   ): Promise<Outcome<CommandResult>> {
     const proposal: Proposal = idempotency === null ? { format: 1, command } : { format: 1, command, idempotency };
+    return settled(await this.#propose(proposal, options.timeoutMs));
+  }
+
+  #propose(proposal: Proposal, timeoutMs: number): Promise<Outcome<CommandResult>> {
     const { turn, runtime } = this.#parts;
-    const outcome = await new Promise<Outcome<CommandResult>>((respond) => {
-      turn(() => runtime.execute({ proposal, timeoutMs: options.timeoutMs, respond }));
+    return new Promise((respond) => {
+      turn(() => runtime.execute({ proposal, timeoutMs, respond }));
     });
-    return settled(outcome);
   }
 
   async query(query: Query, options: ReadOptions): Promise<Outcome<QueryResult>> {
@@ -93,6 +113,27 @@ export class NodeBackend implements Backend {
     };
   }
 
+  async openBackup({ timeoutMs }: CallOptions): Promise<BackupSource> {
+    const { turn, runtime } = this.#parts;
+    await this.#wait((respond) => runtime.barrier({ timeoutMs, respond }));
+    const opened = turn(() => runtime.backup.open());
+    if (!opened.ok) throw new ConcordError(opened.error);
+    return createBackupSource(inTurns(turn, runtime.backup), opened);
+  }
+
+  async restore(text: ReadableStream<Uint8Array>, wish: RestoreWish): Promise<Restored> {
+    const { turn, runtime, wait } = this.#parts;
+    // So that it is known whether anything was ever written.
+    await this.#wait((respond) => runtime.barrier({ timeoutMs: BARRIER_TIMEOUT_MS, respond }));
+    const parts = {
+      steps: inTurns(turn, runtime.spool),
+      propose: (command: RestoreCommand, timeoutMs: number) => this.#propose({ format: 1, command }, timeoutMs),
+      wait,
+      newId: () => crypto.randomUUID(),
+    };
+    return await restoreUpload(parts, text, wish);
+  }
+
   connect(sink: ConnectionSink): Connection {
     return this.#parts.connections.connect(sink);
   }
@@ -107,6 +148,14 @@ export class NodeBackend implements Backend {
     });
     if (error !== null) throw new ConcordError(error);
   }
+}
+
+/** The steps of an object, each call a turn. */
+function inTurns<Steps extends object>(turn: BackendParts["turn"], steps: Steps): Steps {
+  const names = Object.entries(steps) as [string, (...given: unknown[]) => unknown][];
+  return Object.fromEntries(
+    names.map(([name, step]) => [name, (...given: unknown[]) => turn(() => step(...given))]),
+  ) as Steps;
 }
 
 function settled<T>(outcome: Outcome<T>): Outcome<T> {

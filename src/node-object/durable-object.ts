@@ -191,6 +191,7 @@ export class ConcordNode extends DurableObject<NodeBindings> {
       members: config.members,
       source: new PeerStatusSource(name.id, own, stub),
       connections,
+      wait: (ms) => scheduler.wait(ms),
     });
     connections.attachRuntime(runtime, turn);
     sockets.serve({ backend, log });

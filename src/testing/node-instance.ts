@@ -87,6 +87,7 @@ export class NodeInstance {
           return connections.open(`connection ${this.#connectionsCount}`, sink, null);
         },
       },
+      wait: (ms) => new Promise((resolve) => surroundings.timeline.at(surroundings.timeline.nowMs + ms, resolve)),
     });
     this.#runtime = runtime;
     this.#api = createApi(turnstiled(backend, surroundings.turnstile), { principal: PRINCIPAL, log });
@@ -229,6 +230,7 @@ export class NodeInstance {
           connections.send(frames, positionsOf);
         },
         drop: (connection) => connections.drop(connection),
+        renamed: () => connections.renamed(),
         topic: (topic, payload) => {
           surroundings.noteActivity();
           connections.topic(topic, payload);
@@ -274,6 +276,10 @@ export class NodeInstance {
       execute: (call) => runtime.execute({ ...call, respond: noted(call.respond) }),
       barrier: (call) => runtime.barrier({ ...call, respond: noted(call.respond) }),
       waitRevision: (call) => runtime.waitRevision({ ...call, respond: noted(call.respond) }),
+      spool: {
+        ...runtime.spool,
+        settled: (respond) => runtime.spool.settled(() => noted(respond)(undefined)),
+      },
     };
   }
 }

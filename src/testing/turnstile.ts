@@ -55,6 +55,8 @@ export function turnstiled(backend: Backend, turnstile: Turnstile): Backend {
     position: () => backend.position(),
     cluster: () => passing(() => backend.cluster()),
     connect: (sink) => passing(() => backend.connect(sink)),
+    openBackup: (options) => passing(() => backend.openBackup(options)),
+    restore: (text, wish) => passing(() => backend.restore(text, wish)),
     publish: (message) => passing(() => backend.publish(message)),
   };
 }

@@ -203,6 +203,7 @@ describe("backend", () => {
       members: [1],
       source: source([]),
       connections: { connect: () => expect.unreachable() },
+      wait: () => expect.unreachable(),
     });
     return { node, calls };
   }

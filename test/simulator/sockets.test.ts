@@ -39,11 +39,21 @@ function idleRuntime(): Runtime {
     },
     publishTopic() {},
     query: () => ({ ok: true, revision: 0, result: { kind: "revision" } }),
-    position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
+    position: () => ({
+      clusterId: null,
+      node: 1,
+      leader: null,
+      revision: 0,
+      ready: false,
+      restoring: false,
+      halted: null,
+    }),
     status: () => ({ applied_index: 0, halted: null }) as NodeStatus,
     digestAt: () => null,
     changeMember: () => null,
     transferLeader: () => null,
+    backup: {} as Runtime["backup"],
+    spool: {} as Runtime["spool"],
   };
 }
 
