@@ -8,13 +8,11 @@
  */
 import { hashText } from "../base/hash.ts";
 import { CorruptionError } from "./ports.ts";
+import { CHECKSUM_SEED } from "./state-seals.ts";
 
 /** 1: no base, no snapshots, no sums of the state. */
 export const FORMAT_VERSION = 2;
 export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
-
-/** Of all formats so far: an upgrade rewrites no row. */
-export const CHECKSUM_SEED = 1;
 
 /** What the storage needs of `ctx.storage`. */
 export interface Disk {
