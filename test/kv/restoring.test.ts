@@ -1,4 +1,5 @@
 /** A restore as commands of the log (restoring.ts): what they do, refuse, repeat, and what an interrupted one leaves. */
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { TXN_BYTES_MAX } from "../../src/base/limits.ts";
 import type { RestoreCommand } from "../../src/kv/command.ts";
@@ -11,6 +12,7 @@ import { forgetHistory } from "../../src/kv/restore.ts";
 import { RESTORE_START, restoreEntries } from "../../src/kv/restore-entries.ts";
 import type { Row } from "../../src/kv/store.ts";
 import { validateCommand } from "../../src/kv/validate.ts";
+import { steps } from "./arbitraries.ts";
 import { backupOf, checkedRows, restored, takenIn } from "./backups.ts";
 import { errorCode, Harness, okResult, put } from "./harness.ts";
 
@@ -66,6 +68,12 @@ function fullState(): Harness {
   return h;
 }
 
+/** Without the origin, which a backup does not have, and the running digest, which tells of the way. */
+function withoutNames(rows: readonly Row[]): readonly Row[] {
+  const others = rows.filter(([row]) => row !== "n");
+  return others.map(([row, text]) => [row, row === "m" ? text.replace(/"digest":\d+/, "") : text]);
+}
+
 describe("a restore by commands", () => {
   test("ends in the state that both parts make in one place, under its new name", () => {
     const old = fullState();
@@ -77,11 +85,7 @@ describe("a restore by commands", () => {
       nowMs: h.timeMs,
       revisionJump: JUMP,
     });
-    const withoutDigest = (rows: readonly Row[]) =>
-      rows
-        .filter(([row]) => row !== "n")
-        .map(([row, text]) => [row, row === "m" ? text.replace(/"digest":\d+/, "") : text]);
-    expect(withoutDigest(h.store.rows())).toEqual(withoutDigest(one.store.rows()));
+    expect(withoutNames(h.store.rows())).toEqual(withoutNames(one.store.rows()));
     expect(checkedRows(h.store.rows().filter(([row]) => row !== "n")).revision).toBe(old.machine.revision + JUMP);
     expect(h.machine).toMatchObject({ clusterId: "new", isRestoring: false });
     expect(openMachine(h.store)).toMatchObject({ clusterId: "new", isRestoring: false, revision: h.machine.revision });
@@ -112,6 +116,30 @@ describe("a restore by commands", () => {
     expect(h.record("quotes")?.value).toEqual({ json: '"'.repeat(524_000) });
     expect(h.record("pairs")?.value).toEqual({ json: `x${"😀".repeat(250_000)}` });
   });
+});
+
+test("of a random state the commands make what both parts make in one place", () => {
+  void fc.assert(
+    fc.property(steps, fc.integer({ min: 0, max: 5000 }), (sequence, entryMs) => {
+      const old = new Harness();
+      for (const { command, idempotency, elapsedMs } of sequence) {
+        old.timeMs += elapsedMs;
+        if (command !== null) old.apply(command, idempotency ?? undefined);
+      }
+      fc.pre(old.store.size > 0);
+      const rows = preparedRows(old);
+      const h = begun();
+      for (const command of rowCommands("one", rows)) {
+        h.timeMs += entryMs;
+        okResult(h.apply(command));
+      }
+      repeated(h, endOf("one", rows));
+      const { appliedIndex: index } = h.machine;
+      const one = restored(backupOf(old.machine), { index, nowMs: h.timeMs, revisionJump: JUMP });
+      expect(withoutNames(h.store.rows())).toEqual(withoutNames(one.store.rows()));
+    }),
+    { numRuns: 60 },
+  );
 });
 
 describe("only an empty cluster", () => {
