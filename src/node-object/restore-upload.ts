@@ -57,19 +57,19 @@ export async function restoreUpload(
 
 async function takeIn(parts: UploadParts, spool: number, reader: ReadableStreamDefaultReader<Uint8Array>) {
   const { steps } = parts;
-  while (!answerOf(steps.empty(spool))) await settled(steps);
+  while (!answerOf(steps.empty(spool))) await settled(parts);
   const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
   for (;;) {
     const { done, value } = await reader.read();
     const piece = done ? decoder.decode() : decoder.decode(value, { stream: true });
     for (let from = 0; from < piece.length; from += TEXT_UNITS_MAX) {
       answerOf(steps.text(spool, piece.slice(from, from + TEXT_UNITS_MAX)));
-      await settled(steps);
+      await settled(parts);
     }
     if (done) break;
   }
   const verified = answerOf(steps.verify(spool));
-  while (!answerOf(steps.prepare(spool))) await settled(steps);
+  while (!answerOf(steps.prepare(spool))) await settled(parts);
   return verified;
 }
 
@@ -121,8 +121,10 @@ async function propose(parts: UploadParts, command: RestoreCommand): Promise<Com
   }
 }
 
-function settled(steps: SpoolSteps): Promise<void> {
-  return new Promise((resolve) => steps.settled(resolve));
+/** U3. Of a text that is all there the next step would be runnable at once, and heartbeats would wait for its end. */
+async function settled({ steps, wait }: UploadParts): Promise<void> {
+  await new Promise<void>((resolve) => steps.settled(resolve));
+  await wait(0);
 }
 
 function answerOf<T>(spooled: Spooled<T>): T {

@@ -11,9 +11,14 @@ export async function openSnapshot(cluster: TestCluster, node: number): Promise<
 
 export async function backup(cluster: TestCluster, node: number): Promise<string> {
   const response = await openSnapshot(cluster, node);
-  const text = await response.text();
+  const text = await textOf(response);
   if (response.status !== 200) throw new Error(`${response.status}: ${text}`);
   return text;
+}
+
+/** The platform warns of `text()` where the media type is not one of text. */
+export async function textOf(response: Response): Promise<string> {
+  return new TextDecoder().decode(await response.arrayBuffer());
 }
 
 /** Sends the text in pieces. */
