@@ -11,6 +11,7 @@ import { Hono } from "hono";
 import { ConcordError } from "../base/errors.ts";
 import { mountAdmin } from "./admin-routes.ts";
 import type { Backend } from "./backend.ts";
+import { mountBackup } from "./backup-routes.ts";
 import type { ApiCall, ApiEnvironment } from "./call.ts";
 import { type ApiContext, checkClusterId, type LogFields, type LogLevel } from "./caller.ts";
 import { mountCluster } from "./cluster-routes.ts";
@@ -62,6 +63,7 @@ export function createApi(backend: Backend, options: ApiOptions = {}): Api {
   mountLeases(app, context);
   mountCluster(app, context);
   mountAdmin(app, context);
+  mountBackup(app, context);
   if (options.internal === true) mountInternal(app, context);
   refuseOtherMethods(app);
   return app;

@@ -2,6 +2,7 @@
  * What the HTTP routes (and every later surface) need of a node. Types only: the Durable Object implements it over the
  * runtime, tests implement it over a bare state machine.
  */
+import type { BackupManifest } from "../kv/backup-format.ts";
 import type { Command, CommandResult, Idempotency, Outcome, Query, QueryResult } from "../kv/command.ts";
 import type { Position } from "../kv/position.ts";
 import type { Frame } from "../watch/frames.ts";
@@ -32,8 +33,35 @@ export interface Backend {
   administer(action: AdminAction, options: CallOptions): Promise<AdminOutcome>;
   /** Watches and topics for one client, until `close`. */
   connect(sink: ConnectionSink): Connection;
+  /** The state behind everything acknowledged so far, as text. @throws ConcordError: not now, or not here. */
+  openBackup(options: CallOptions): Promise<BackupSource>;
+  /**
+   * Restores the text into this cluster, which must be empty (kv/restore.ts). Nothing happens before all of it was
+   * verified; what is interrupted behind that leaves a cluster that serves nothing until a restore has come to its end.
+   * @throws ConcordError
+   */
+  restore(text: ReadableStream<Uint8Array>, wish: RestoreWish): Promise<Restored>;
   /** Tells every subscriber of the topic, on every node that can be reached now; lossy, kept nowhere. */
   publish(message: TopicMessage): void;
+}
+
+/** A backup that is being read; the node holds what it was opened for until it is complete or closed. */
+export interface BackupSource {
+  readonly manifest: BackupManifest;
+  /** The next piece of the text, which may be empty; null: it is complete. @throws ConcordError: the backup is lost. */
+  next(): string | null;
+  close(): void;
+}
+
+export interface RestoreWish {
+  /** Default RESTORE_REVISION_JUMP_DEFAULT. */
+  readonly revisionJump: number | null;
+}
+
+export interface Restored {
+  readonly clusterId: string;
+  readonly revision: number;
+  readonly manifest: BackupManifest;
 }
 
 /** Where a connection's news go. Both are called within a turn of the node: they must neither throw nor wait. */
@@ -79,6 +107,8 @@ export interface NodePosition {
   readonly revision: number;
   /** A leader is known, or the node sleeps and would find one. */
   readonly ready: boolean;
+  /** A backup is on its way into the cluster, or was interrupted: nothing is served. */
+  readonly restoring: boolean;
   readonly halted: string | null;
 }
 

@@ -11,7 +11,7 @@ import { assert } from "../base/assert.ts";
 import { ConcordError, type ErrorCode } from "../base/errors.ts";
 import { IDEMPOTENCY_KEY_BYTES_MAX } from "../base/limits.ts";
 import { canonicalCommand } from "../kv/canonical.ts";
-import type { Command, CommandResult, Idempotency, Query, QueryResult } from "../kv/command.ts";
+import type { Command, CommandResult, Idempotency, Query, QueryResult, RestoreCommand } from "../kv/command.ts";
 import { admitCommand, admitQuery, type Sugar } from "./admission.ts";
 import type { Backend, Consistency, ReadOptions } from "./backend.ts";
 import { CALL_TIMEOUT_MS_DEFAULT, CALL_TIMEOUT_MS_MAX } from "./limits.ts";
@@ -113,7 +113,10 @@ export function checkClusterId(context: ApiContext, named: string | undefined): 
 }
 
 /** What clients may have logged; the rest is proposed by leaders alone, from what they know themselves. */
-export type ClientCommand = Exclude<Command, { readonly kind: "lease_expire" | "lease_floor" | "compact_remove" }>;
+export type ClientCommand = Exclude<
+  Command,
+  RestoreCommand | { readonly kind: "lease_expire" | "lease_floor" | "compact_remove" }
+>;
 
 /** Runs a write and answers its result. @throws ConcordError for validation, apply and cluster errors alike. */
 export async function execute<Kind extends ClientCommand["kind"]>(

@@ -1,6 +1,7 @@
 /** Status of the cluster and the probes of one node. Probes answer from memory and wake nobody. */
 import type { Hono } from "hono";
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
+import { RESTORING } from "../kv/restoring.ts";
 import type { NodePosition } from "./backend.ts";
 import { type ApiCall, type ApiEnvironment, parametersOf, principalOf, WRITE_PARAMETERS } from "./call.ts";
 import type { ApiContext } from "./caller.ts";
@@ -28,6 +29,7 @@ function getReadiness(context: ApiContext, call: ApiCall): Response {
 function unreadiness(position: NodePosition): ErrorBody | null {
   if (position.halted !== null) return { code: "node_halted", detail: "This node found wrong data and has halted." };
   if (position.ready) return null;
+  if (position.restoring) return RESTORING;
   if (position.clusterId === null)
     return { code: "cluster_not_ready", detail: "This node has not joined a cluster yet." };
   return { code: "no_leader", detail: "This node knows no leader, or has not caught up with it." };

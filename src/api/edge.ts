@@ -11,6 +11,7 @@
  */
 import { ConcordError, type ErrorBody } from "../base/errors.ts";
 import { authorize, BEARER_PROTOCOL, localityOf } from "./access.ts";
+import { RESTORE_PATH, SNAPSHOT_PATH } from "./backup-paths.ts";
 import { parseJson, readBody } from "./body.ts";
 import { INTERNAL_HEADER, PRINCIPAL_HEADER } from "./call.ts";
 import { DEFAULT_CLUSTER, isClusterName } from "./cluster-name.ts";
@@ -302,20 +303,22 @@ async function forward(state: EdgeState, place: ClusterPlace, request: Request, 
   const nodesCount = nodesCountOf(environment);
   const { node, query } = pinnedNode(request, passing.search, nodesCount);
   const hasBody = request.method !== "GET" && request.method !== "HEAD";
+  const isUpload = hasBody && passing.path === RESTORE_PATH;
   return await state.directory.forward(environment.NODES, nodesCount, place, {
     method: request.method,
     target: passing.path + query,
     headers: headersForNode(request.headers, passing),
-    body: hasBody ? (passing.body ?? (await readBody(request))) : null,
+    // An upload is larger than memory, and takes the time that it takes.
+    body: isUpload ? request.body : hasBody ? (passing.body ?? (await readBody(request))) : null,
     node: separate === null ? node : ownNode(separate, node),
     leaderFirst: isForLeader(passing.path, hasBody, query),
-    deadlineMs: Date.now() + timeoutMsIn(query) + DEADLINE_GRACE_MS,
+    deadlineMs: isUpload ? null : Date.now() + timeoutMsIn(query) + DEADLINE_GRACE_MS,
   });
 }
 
-/** Watches and topics are served by any node; the leader has enough to do. */
+/** Watches, topics and backups are served by any node; the leader has enough to do. */
 function isForLeader(path: string, hasBody: boolean, query: string): boolean {
-  if (path === "/v1/watch" || path.startsWith("/v1/topics/")) return false;
+  if (path === "/v1/watch" || path.startsWith("/v1/topics/") || path === SNAPSHOT_PATH) return false;
   return hasBody || !query.includes("consistency=serializable");
 }
 

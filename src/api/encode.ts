@@ -158,7 +158,10 @@ function encodeCommandResult(result: CommandResult): WireCommandResult {
     case "lease_expire":
     case "lease_floor":
     case "compact_remove":
-      throw new AssertionError(`${result.kind} is proposed by leaders alone and is under no idempotency key`);
+    case "restore_begin":
+    case "restore_rows":
+    case "restore_end":
+      throw new AssertionError(`${result.kind} is proposed by nodes alone and is under no idempotency key`);
     case "compact":
       return { kind: "compact", compact_revision: result.compact_revision };
   }

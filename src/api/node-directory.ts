@@ -3,6 +3,7 @@
  *
  * F1. A request is sent to another node only if it cannot run twice: reads, writes under an idempotency key, and what
  *     the first node certainly did not take on. Anything else whose connection breaks has an unknown outcome.
+ *     A body that comes as a stream is sent once, to one node.
  * F2. Every attempt takes a fresh stub: one whose object was reset fails for ever (platform: broken stubs).
  * F3. What is remembered here (leaders) is a hint of this isolate; being wrong costs one hop.
  */
@@ -32,12 +33,13 @@ export interface ForwardRequest {
   /** Path and query as the node sees them. */
   readonly target: string;
   readonly headers: Headers;
-  readonly body: Uint8Array<ArrayBuffer> | null;
+  readonly body: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
   /** The one node to ask, or null for a choice. */
   readonly node: number | null;
   /** Ask the leader if it is known: writes and linearizable reads. */
   readonly leaderFirst: boolean;
-  readonly deadlineMs: number;
+  /** Null: as long as it takes. */
+  readonly deadlineMs: number | null;
 }
 
 export interface DirectoryOptions {
@@ -94,6 +96,7 @@ export class NodeDirectory {
     if (request.node !== null) return [request.node];
     const leader = request.leaderFirst ? this.#leaders.get(cluster) : undefined;
     const first = leader ?? 1 + Math.floor(this.#random() * nodesCount);
+    if (request.body instanceof ReadableStream) return [first];
     return Array.from({ length: nodesCount }, (_, step) => 1 + ((first - 1 + step) % nodesCount));
   }
 
@@ -107,9 +110,10 @@ export class NodeDirectory {
     const headers = new Headers(request.headers);
     headers.set(OBJECT_HEADER, name);
     const { method, body } = request;
-    const init = body === null ? { method, headers } : { method, headers, body };
+    // `duplex`: what is sent as it comes must say so, by the standard.
+    const init = body === null ? { method, headers } : { method, headers, body, duplex: "half" as const };
     const sent = send(placed(namespace, cluster), cluster, node, new Request(`http://node${request.target}`, init));
-    return await withDeadline(sent, request.deadlineMs - Date.now());
+    return request.deadlineMs === null ? await sent : await withDeadline(sent, request.deadlineMs - Date.now());
   }
 
   #learn(cluster: string, nodesCount: number, response: Response): void {

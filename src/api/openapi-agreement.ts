@@ -4,6 +4,7 @@ import type { JsonValue } from "../base/json.ts";
 import type { ClusterStatus } from "./backend.ts";
 import type * as replies from "./openapi-replies.ts";
 import type * as wire from "./wire.ts";
+import type { WireRestored } from "./wire-backup.ts";
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 
@@ -55,6 +56,7 @@ interface Agreement {
   topicMessage: Agrees<Replies["topicMessage"], wire.WireTopicMessage>;
   cluster: Agrees<Replies["cluster"], wire.WireCluster>;
   clusterList: Agrees<Replies["clusterList"], wire.WireClusterList>;
+  restored: Agrees<Replies["restored"], WireRestored>;
   clusterStatus: Agrees<Replies["clusterStatus"], ClusterStatus>;
 }
 

@@ -10,6 +10,7 @@ import { ERROR_CODES, type ErrorCode } from "../base/errors.ts";
 import type { JsonObject, JsonValue } from "../base/json.ts";
 import { ERROR_TITLES } from "./error-titles.ts";
 import { ADMIN_ROUTES } from "./openapi-admin.ts";
+import { BACKUP_ROUTES } from "./openapi-backups.ts";
 import { CLUSTER_ROUTES } from "./openapi-clusters.ts";
 import { curlOf } from "./openapi-curl.ts";
 import { LEASE_ROUTES } from "./openapi-leases.ts";
@@ -41,6 +42,7 @@ export const ROUTES: readonly RouteRow[] = [
   ...LEASE_ROUTES,
   ...CLUSTER_ROUTES,
   ...ADMIN_ROUTES,
+  ...BACKUP_ROUTES,
 ];
 
 const DESCRIPTION = `A strongly consistent coordination database. Records with revisions, transactions, leases, watches.

@@ -339,3 +339,17 @@ export const clusterStatus = z
       .describe("Whether all reachable nodes have the same state after `index`."),
   })
   .meta({ id: "ClusterStatus" });
+
+const backup = z.object({
+  cluster_id: z.string(),
+  revision: count,
+  index: count.describe("Of the last log entry in it."),
+  time_ms: timeMs.describe("The log's time at that entry."),
+});
+export const restored = z
+  .object({
+    cluster_id: z.string().describe("New: what clients know of the cluster of the backup counts no more."),
+    revision: count.describe("Everything up to it is compacted."),
+    backup,
+  })
+  .meta({ id: "Restored" });

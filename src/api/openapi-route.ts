@@ -68,6 +68,8 @@ export interface Parameter {
 
 export interface RequestBody {
   readonly description?: string;
+  /** Larger than memory: there is no limit. */
+  readonly isStream?: true;
   readonly required: boolean;
   /** By media type; null: any bytes. */
   readonly content: Readonly<Record<string, ZodType | null>>;
@@ -109,6 +111,8 @@ export const REPLY_HEADERS = {
   "concord-leader": "The node that it takes for the leader.",
   etag: '`"<mod_revision>"` of the record that was read or written.',
   location: "The path of the new cluster.",
+  "concord-backup-revision": "The revision that the backup is of.",
+  "concord-backup-index": "The last log entry in it.",
   "retry-after": "Seconds; with every error whose `retry` is `yes`.",
   "www-authenticate": "`Bearer`, with 401.",
   upgrade: "`websocket`, with 426.",
@@ -133,7 +137,7 @@ export function sharedErrors(row: RouteRow): readonly ErrorCode[] {
     );
   }
   if (by === "node") codes.push("unknown_cluster");
-  if (method !== "GET") codes.push("body_too_large");
+  if (method !== "GET" && body?.isStream !== true) codes.push("body_too_large");
   if (body !== undefined && !("*/*" in body.content)) codes.push("unsupported_media_type");
   return codes;
 }

@@ -34,7 +34,7 @@ export function mountStreams(app: Hono<ApiEnvironment>, context: ApiContext, soc
 }
 
 /** It would open a stream that nobody reads. */
-async function refuseHead(call: ApiCall, next: () => Promise<void>): Promise<Response | undefined> {
+export async function refuseHead(call: ApiCall, next: () => Promise<void>): Promise<Response | undefined> {
   if (call.req.raw.method !== "HEAD") {
     await next();
     return undefined;

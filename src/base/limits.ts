@@ -63,6 +63,11 @@ export const HISTORY_MARK_BYTES_MAX = 8 << 20;
 export const BACKUP_LINE_BYTES_MAX = 512 << 10;
 /** How far a restore moves the revision: further than the lost cluster can have come after the backup. */
 export const RESTORE_REVISION_JUMP_DEFAULT = 1_000_000;
+/** Far above any use, and far below what a counter holds. */
+export const RESTORE_REVISION_JUMP_MAX = 1_000_000_000_000;
+/** A row of a restore is cut into parts of this, an entry holds this many: far below its limit. */
+export const RESTORE_PART_UNITS_MAX = 1 << 16;
+export const RESTORE_ENTRY_UNITS_MAX = 3 * RESTORE_PART_UNITS_MAX;
 
 /** A row of the log holds a whole batch of entries; a larger batch is split (the platform refuses rows of 2 MB). */
 export const LOG_ROW_BYTES_MAX = 1_900_000;
@@ -89,4 +94,5 @@ assert(VALUE_BYTES_MAX + METADATA_BYTES_MAX + KEY_BYTES_MAX < TXN_BYTES_MAX, "th
 assert(LEASE_KEYS_MAX <= LEASE_EXPIRE_KEYS_MAX, "the largest lease fits one expiry");
 assert(LEASE_EXPIRE_KEYS_MAX <= DELETE_KEYS_MAX, "the events of one expiry have op indexes");
 assert(HISTORY_MARK_BYTES_MAX < COMPACTION_HISTORY_BYTES_DEFAULT, "marks are finer than what they bound");
+assert(6 * RESTORE_ENTRY_UNITS_MAX < TXN_BYTES_MAX, "rows of a restore fit an entry, also as escapes");
 assert(BODY_BYTES_MAX > TXN_BYTES_MAX, "a txn of the largest size fits a request body");

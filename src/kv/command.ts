@@ -116,7 +116,35 @@ export type Command =
   | { readonly kind: "lease_floor"; readonly floor_ms: number }
   | { readonly kind: "compact"; readonly revision: number }
   /** Proposed by the leader alone: the next chunk of rows that compaction made unreadable goes (compaction.ts). */
-  | { readonly kind: "compact_remove"; readonly rows_max: number };
+  | { readonly kind: "compact_remove"; readonly rows_max: number }
+  | RestoreCommand;
+
+/** From a node that has taken a backup in (restoring.ts). `id`: of this try, so that no two mix. */
+export type RestoreCommand =
+  /** The state becomes a place for the rows of a backup. Repeated until all that was there is gone. */
+  | { readonly kind: "restore_begin"; readonly id: string }
+  | {
+      readonly kind: "restore_rows";
+      readonly id: string;
+      /** Taken only if exactly this has come so far. */
+      readonly after: RestorePosition;
+      /** In the order of their keys. The first may go on where the row of `after` ends. */
+      readonly rows: readonly (readonly [key: string, text: string])[];
+    }
+  /** The state becomes that of a new cluster. Repeated until it is. */
+  | {
+      readonly kind: "restore_end";
+      readonly id: string;
+      readonly cluster_id: string;
+      readonly rows_count: number;
+      readonly revision_jump: number;
+    };
+
+/** The last row that has come, and how much of it. */
+export interface RestorePosition {
+  readonly key: string;
+  readonly units: number;
+}
 
 export interface KeepAlive {
   readonly id: number;
@@ -162,7 +190,12 @@ export type CommandResult =
   | { readonly kind: "lease_floor"; readonly floor_ms: number }
   | { readonly kind: "compact"; readonly compact_revision: number }
   /** `removed`: changes whose rows went. `done`: nothing is left to remove until the next compaction. */
-  | { readonly kind: "compact_remove"; readonly removed: number; readonly done: boolean };
+  | { readonly kind: "compact_remove"; readonly removed: number; readonly done: boolean }
+  /** `done`: rows may come. */
+  | { readonly kind: "restore_begin"; readonly done: boolean }
+  /** What has come, whether it is of this command or not. */
+  | { readonly kind: "restore_rows"; readonly position: RestorePosition }
+  | { readonly kind: "restore_end"; readonly done: boolean };
 
 /** Reads. Each is answered from one state, at one revision, and goes through no log. */
 export type Query =

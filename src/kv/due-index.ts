@@ -34,6 +34,7 @@ export function nextDueEntry(store: OrderedStore, afterMs: number): number | nul
  * @param leaseStepMs as of `nextLeaseExpiry`.
  */
 export function nextDue(source: LeaseSource, nowMs: number, leaseStepMs = 1): number | null {
+  if (source.isRestoring) return null;
   const lease = nextLeaseExpiry(source, leaseStepMs);
   const entry = nextDueEntry(source.store, nowMs);
   if (lease === null) return entry;

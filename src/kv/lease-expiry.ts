@@ -50,6 +50,8 @@ export function raiseLeaseFloor(draft: Draft, floorMs: number): CommandResult {
 export interface LeaseSource {
   readonly store: OrderedStore;
   readonly leaseFloorMs: number;
+  /** The rows are on their way in: nothing in them is due. */
+  readonly isRestoring: boolean;
 }
 
 /**
@@ -57,6 +59,7 @@ export interface LeaseSource {
  * @param stepMs leases are ended together in steps of this: the expiry is that of the step behind it. A floor is a step.
  */
 export function nextLeaseExpiry(source: LeaseSource, stepMs = 1): number | null {
+  if (source.isRestoring) return null;
   const [first] = source.store.scan({ ...expiryBounds(Number.MAX_SAFE_INTEGER), limit: 1 });
   if (first === undefined) return null;
   const [expiresAtMs] = partsOfExpiryRow(first[0]);

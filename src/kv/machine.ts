@@ -20,6 +20,8 @@ import { expireLeases, raiseLeaseFloor } from "./lease-expiry.ts";
 import { grantLease, keepAlive, revokeLease } from "./leases.ts";
 import { applyChanges, type Change, Overlay } from "./overlay.ts";
 import { runQuery } from "./queries.ts";
+import { isRestore, type Origin, RESTORING, readOrigin, runRestore } from "./restoring.ts";
+import { ORIGIN_ROW } from "./rows.ts";
 import { type Draft, type Meta, readMeta, writeMeta } from "./state.ts";
 import type { OrderedStore } from "./store.ts";
 import { runTxn } from "./txn.ts";
@@ -55,22 +57,28 @@ export interface Machine {
   readonly removalPending: boolean;
   /** Bytes of all changes ever made (history-marks.ts). */
   readonly historyBytes: number;
+  /** The name that the last restore gave the cluster; null: nothing was ever restored. */
+  readonly clusterId: string | null;
+  /** Rows of a backup are coming in: nothing is served, and nothing in the rows is due (restoring.ts R1). */
+  readonly isRestoring: boolean;
   /** For this folder only: position and counters, and what saves reading rows again. */
   readonly internal: Internal;
 }
 
 interface Internal {
   meta: Meta;
+  origin: Origin;
   readonly stage: Overlay;
-  readonly oldestResult: OldestResult;
+  oldestResult: OldestResult;
 }
 
 /** Reads the machine's meta row; an empty store is a machine at index 0, revision 0. */
 export function openMachine(store: OrderedStore): Machine {
   const internal: Internal = {
     meta: readMeta(store),
+    origin: readOrigin(store),
     stage: new Overlay(store),
-    oldestResult: { sequence: 0, order: null },
+    oldestResult: noResult(),
   };
   return {
     store,
@@ -102,7 +110,17 @@ export function openMachine(store: OrderedStore): Machine {
     get historyBytes() {
       return internal.meta.historyBytes;
     },
+    get clusterId() {
+      return internal.origin.clusterId;
+    },
+    get isRestoring() {
+      return internal.origin.restoring !== null;
+    },
   };
+}
+
+function noResult(): OldestResult {
+  return { sequence: 0, order: null };
 }
 
 /** Applies entries in order (index = appliedIndex + 1, …) and leaves the meta row written: rows and position agree. */
@@ -116,6 +134,7 @@ export function applyEntries(machine: Machine, entries: readonly AppliedEntry[])
 /** Answers a query from the state as it is; `nowMs` only for the remaining time of leases. */
 export function evaluateQuery(machine: Machine, query: Query, nowMs: number): Outcome<QueryResult> {
   const { meta } = machine.internal;
+  if (machine.isRestoring) return { ok: false, revision: meta.revision, error: RESTORING };
   try {
     const result = runQuery({ store: machine.store, meta, timeMs: nowMs }, query);
     return { ok: true, revision: meta.revision, result };
@@ -137,6 +156,10 @@ function applyEntry(machine: Machine, entry: AppliedEntry): Applied {
   after.meta.digest = digestOf(after.meta, changes);
   applyChanges(machine.store, changes);
   internal.meta = after.meta;
+  if (changes.some(([row]) => row === ORIGIN_ROW)) {
+    internal.origin = readOrigin(machine.store);
+    internal.oldestResult = noResult();
+  }
   return {
     index: entry.index,
     outcome: ran === null ? null : ran.outcome,
@@ -158,6 +181,10 @@ interface Ran {
 function applyProposal(internal: Internal, draft: Draft, proposal: Proposal): Ran {
   assert(proposal.format === 1, `proposal format ${proposal.format}, this program applies 1`);
   const { command, idempotency } = proposal;
+  if (isRestore(command)) return runWhole(internal, draft, command);
+  if (internal.origin.restoring !== null) {
+    return { draft, outcome: { ok: false, revision: draft.meta.revision, error: RESTORING } };
+  }
   const known = idempotency === undefined ? null : answerWithoutRunning(draft, idempotency);
   let ran: Ran;
   if (known !== null) ran = { draft, outcome: known };
@@ -207,6 +234,10 @@ function runCommand(draft: Draft, command: Command): CommandResult {
       return compact(draft, command.revision);
     case "compact_remove":
       return removeCompacted(draft, command.rows_max);
+    case "restore_begin":
+    case "restore_rows":
+    case "restore_end":
+      return runRestore(draft, command);
     default:
       return unreachable(command);
   }

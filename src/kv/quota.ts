@@ -43,6 +43,10 @@ export function isGrowing(command: Command): boolean {
     case "lease_floor":
     case "compact":
     case "compact_remove":
+    // Where a backup comes from it had its place.
+    case "restore_begin":
+    case "restore_rows":
+    case "restore_end":
       return false;
     default:
       return unreachable(command);

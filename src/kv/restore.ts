@@ -1,6 +1,7 @@
 /**
- * From the state in a backup to the first state of a new cluster (design 02 §5). Pure: the changes that turn the one into
- * the other, row by row; records and values are mostly not touched, and not read.
+ * From the state in a backup to the first state of a new cluster (design 02 §5). Pure: what turns the one into the other,
+ * row by row; records and values are mostly not touched, and not read. In two parts: what grows with the history goes
+ * before the state is handed to the cluster (`forgetHistory`), what hangs on its time behind that (`renew`, restoring.ts).
  *
  * The cluster of the backup may have gone on after it, so its clients may know things that this state does not:
  * G1. The revision jumps, and everything up to it is compacted. A position from before, also one from behind the backup,
@@ -17,11 +18,10 @@
  */
 import { assert, assertCounter } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
-import { hashText } from "../base/hash.ts";
-import { RESTORE_REVISION_JUMP_DEFAULT } from "../base/limits.ts";
+import { isRemovalPending } from "./compaction.ts";
 import { rebasedOrder } from "./idempotency.ts";
-import { attachedKeys, decodeLease, encodeLease } from "./leases.ts";
-import type { Change } from "./overlay.ts";
+import { attachedKeys, decodeLease, encodeLease, type Lease } from "./leases.ts";
+import { applyChanges, type Change } from "./overlay.ts";
 import { REVISION_END } from "./position.ts";
 import { changeBytes, readCurrent, readHistoryText, withExpiry } from "./records.ts";
 import {
@@ -35,6 +35,7 @@ import {
   markBounds,
   positionOfRow,
   resultOrderRow,
+  sequenceOfOrderRow,
   unescapeKey,
   VERSION_BOUNDS,
 } from "./rows.ts";
@@ -46,25 +47,84 @@ export interface RestoreOptions {
   readonly index: number;
   /** The new cluster's time; its log goes on from there. It may lie before the backup's. */
   readonly nowMs: number;
-  /** Default {@link RESTORE_REVISION_JUMP_DEFAULT}. */
-  readonly revisionJump?: number;
+  readonly revisionJump: number;
 }
 
 /** Rows fetched per step; none of the tables that are scanned here holds values. */
 const STEP_ROWS = 256;
 
+/** Whatever of it is renewed at once is held in memory until it is durable. */
+export interface RenewalBudget {
+  readonly rowsMax: number;
+  readonly charactersMax: number;
+}
+
+/** How far the second part has come: the ids of leases, and the sequence numbers of results, up to `after` are renewed. */
+export interface Renewal {
+  readonly table: "results" | "leases";
+  readonly after: number;
+}
+
+export const RENEWAL_BEGIN: Renewal = { table: "results", after: 0 };
+/** The leases are renewed from the beginning: what was renewed before may be renewed again. */
+export const RENEWAL_OF_LEASES: Renewal = { table: "leases", after: 0 };
+
 /**
- * The changes, in steps of bounded memory; the row of position and counters comes last. They may be carried out on
- * `source` itself as they come, or apart from it. Carried out in part they leave no state: it is all or nothing, and
- * not to be begun again on rows that are half done.
- * @param source rows that `checkRows` has found to be a state; nothing else may change them meanwhile.
+ * The first part (G6), which grows with the history and is for a place of its own: as if everything were compacted, and
+ * removal had passed. What is left is a state, and the row of position and counters comes last. Null: nothing to change
+ * among many rows. Not to be begun again on rows that are half done.
  */
-export function* restoreChanges(source: OrderedStore, options: RestoreOptions): Generator<Change, void> {
-  const { index, nowMs, revisionJump = RESTORE_REVISION_JUMP_DEFAULT } = options;
+export function* forgetHistory(source: OrderedStore): Generator<Change | null, void> {
+  const meta = readMeta(source);
+  const { revision } = meta;
+  if (isForgotten(meta)) return;
+  yield* dropMarks(source, revision);
+  yield* dropHistory(source, meta);
+  const forgotten: Meta = {
+    ...meta,
+    compactRevision: revision,
+    removedRevision: revision,
+    removedOpIndex: REVISION_END,
+    markRevision: revision,
+    markBytes: meta.historyBytes,
+  };
+  yield [META_ROW, encodeMeta(forgotten)];
+}
+
+function isForgotten(meta: Readonly<Meta>): boolean {
+  return meta.compactRevision === meta.revision && !isRemovalPending(meta);
+}
+
+/**
+ * The second part (G3, G4), in bounded steps: the rows that tell times, one row at least. Answers where to go on; null:
+ * all is done.
+ * @param meta of the backup; its weights follow the rows.
+ */
+export function renew(
+  store: OrderedStore,
+  meta: Meta,
+  { from, ...target }: { readonly from: Renewal; readonly nowMs: number; readonly revisionJump: number },
+  budget: RenewalBudget,
+): Renewal | null {
+  const left = { rows: budget.rowsMax, characters: budget.charactersMax };
+  const changes = from.table === "results" ? rebaseResults : renewLeases;
+  for (const { at, rows } of changes(store, meta, { after: from.after, ...target })) {
+    for (const [row, value] of rows) {
+      left.rows -= 1;
+      left.characters -= value?.length ?? 0;
+      applyChanges(store, [[row, value]]);
+    }
+    if (left.rows <= 0 || left.characters <= 0) return { table: from.table, after: at };
+  }
+  return from.table === "results" ? RENEWAL_OF_LEASES : null;
+}
+
+/** The end (G1..G4): position and counters of the new cluster. The running digest is that of its own log. */
+export function restoredMeta(before: Readonly<Meta>, { index, nowMs, revisionJump }: RestoreOptions): Meta {
   for (const [name, value] of Object.entries({ index, nowMs, revisionJump })) assertCounter(value, name);
   // Two clusters that share a revision could answer a position of the one from the other's history.
   assert(revisionJump > 0, "a restore moves the revision");
-  const before = readMeta(source);
+  assert(isForgotten(before), "the history before a restore is forgotten first");
   const revision = before.revision + revisionJump;
   const meta: Meta = {
     ...before,
@@ -77,17 +137,11 @@ export function* restoreChanges(source: OrderedStore, options: RestoreOptions): 
     leaseFloorMs: 0,
     removedRevision: revision,
     removedOpIndex: REVISION_END,
+    markRevision: revision,
+    markBytes: before.historyBytes,
   };
-  yield* dropMarks(source, before.revision);
-  yield* renewLeases(source, meta);
-  yield* rebaseResults(source, meta);
-  yield* dropHistory(source, meta);
-  meta.markRevision = revision;
-  meta.markBytes = meta.historyBytes;
-  // Of the backup's digest, which stands for all its rows, and of the new counters, which all changes follow from.
-  meta.digest = hashText(encodeMeta(meta), 0);
   for (const [name, value] of Object.entries(meta)) assertCounter(value, `meta.${name}`);
-  yield [META_ROW, encodeMeta(meta)];
+  return meta;
 }
 
 /** None is needed: automatic compaction aims at marks behind the compacted revision. */
@@ -95,16 +149,36 @@ function* dropMarks(source: OrderedStore, revision: number): Generator<Change, v
   for (const [row] of rowsOf(source, markBounds(0, revision))) yield [row, null];
 }
 
-function* renewLeases(source: OrderedStore, meta: Meta): Generator<Change, void> {
-  for (const [row, text] of rowsOf(source, leaseBounds(0))) {
-    const id = idOfLeaseRow(row);
-    const lease = decodeLease(text);
-    const expiresAtMs = meta.timeMs + lease.ttlS * 1000;
-    if (lease.anonymous) yield* renewTtl(source, meta, id, expiresAtMs);
-    yield [expiryRow(lease.expiresAtMs, id), null];
-    yield [expiryRow(expiresAtMs, id), ""];
-    yield [row, encodeLease({ ...lease, expiresAtMs })];
+/** What is renewed together. */
+interface Renewed {
+  readonly at: number;
+  readonly rows: Iterable<Change>;
+}
+
+interface RenewalTarget {
+  readonly after: number;
+  readonly nowMs: number;
+  readonly revisionJump: number;
+}
+
+function* renewLeases(source: OrderedStore, meta: Meta, { after, nowMs }: RenewalTarget): Generator<Renewed, void> {
+  for (const [row, text] of rowsOf(source, leaseBounds(after))) {
+    const at = idOfLeaseRow(row);
+    yield { at, rows: renewLease(source, meta, { id: at, row, lease: decodeLease(text) }, nowMs) };
   }
+}
+
+function* renewLease(
+  source: OrderedStore,
+  meta: Meta,
+  { id, row, lease }: { readonly id: number; readonly row: string; readonly lease: Lease },
+  nowMs: number,
+): Generator<Change, void> {
+  const expiresAtMs = nowMs + lease.ttlS * 1000;
+  if (lease.anonymous) yield* renewTtl(source, meta, id, expiresAtMs);
+  yield [expiryRow(lease.expiresAtMs, id), null];
+  yield [expiryRow(expiresAtMs, id), ""];
+  yield [row, encodeLease({ ...lease, expiresAtMs })];
 }
 
 /** The record behind an anonymous lease names its expiry. */
@@ -122,20 +196,30 @@ function* renewTtl(source: OrderedStore, meta: Meta, leaseId: number, expiresAtM
 }
 
 /** As if each had been stored by the last command before the restore: its minimum time and revisions begin now. */
-function* rebaseResults(source: OrderedStore, meta: Meta): Generator<Change, void> {
-  const bounds = { start: resultOrderRow(meta.idemHead), end: resultOrderRow(meta.idemNext) };
-  for (const [row, text] of rowsOf(source, bounds)) yield [row, rebasedOrder(text, meta.revision - 1, meta.timeMs)];
+function* rebaseResults(
+  source: OrderedStore,
+  meta: Meta,
+  { after, nowMs, revisionJump }: RenewalTarget,
+): Generator<Renewed, void> {
+  const before = meta.revision + revisionJump - 1;
+  const bounds = { start: resultOrderRow(Math.max(meta.idemHead, after + 1)), end: resultOrderRow(meta.idemNext) };
+  for (const [row, text] of rowsOf(source, bounds)) {
+    yield { at: sequenceOfOrderRow(row), rows: [[row, rebasedOrder(text, before, nowMs)]] };
+  }
 }
 
 /** The versions of a key come oldest first: each that another one follows goes, and the last if it is a delete. */
-function* dropHistory(source: OrderedStore, meta: Meta): Generator<Change, void> {
+function* dropHistory(source: OrderedStore, meta: Meta): Generator<Change | null, void> {
   let previous: { readonly row: string; readonly type: string; readonly key: string } | null = null;
+  let seen = 0;
   for (const [row, type] of rowsOf(source, VERSION_BOUNDS)) {
     const key = escapedKeyOfVersionRow(row);
     if (previous !== null && (previous.key === key || previous.type === "d")) {
       yield* dropVersion(source, meta, previous.row, previous.key);
     }
     previous = { row, type, key };
+    seen += 1;
+    if (seen % STEP_ROWS === 0) yield null;
   }
   if (previous?.type === "d") yield* dropVersion(source, meta, previous.row, previous.key);
 }

@@ -13,6 +13,7 @@
  *   k key \x01 rev(16) op(5)    "p" | "d"                      versions of one key
  *   l lease(16)                 lease                          leases
  *   m                           meta                           position and counters
+ *   n                           origin                         of which restore the state is, and one under way
  *   o sequence(16)              order entry                    idempotency results in the order of their eviction
  *   r rev(16) op(5)             header [\n value]              history = change log; the only copy of a value
  *
@@ -25,6 +26,11 @@ import { prefixEnd } from "../base/bytes.ts";
 import type { Selector } from "./command.ts";
 
 export const META_ROW = "m";
+/** Not part of a backup: it says who the cluster is. Absent where nothing was ever restored. */
+export const ORIGIN_ROW = "n";
+/** Bounds of all other rows. */
+export const ROWS_BEFORE_META: Bounds = { start: "\u0001", end: META_ROW };
+export const ROWS_BEHIND_ORIGIN: Bounds = { start: `${ORIGIN_ROW}\u0001`, end: "\u{10FFFF}" };
 
 /** Digits of an op index: a command makes at most 10 000 deletes and 128 puts, so five are enough. */
 const OP_DIGITS = 5;

@@ -72,7 +72,10 @@ export const EMPTY_META: Readonly<Meta> = {
 
 export function readMeta(store: OrderedStore): Meta {
   const row = store.get(META_ROW);
-  if (row === undefined) return { ...EMPTY_META };
+  return row === undefined ? { ...EMPTY_META } : decodeMeta(row);
+}
+
+export function decodeMeta(row: string): Meta {
   const meta: Meta = JSON.parse(row);
   assert(meta.format === STATE_FORMAT, `state format ${meta.format}, this program reads ${STATE_FORMAT}`);
   for (const [name, value] of Object.entries(meta)) assertCounter(value, `meta.${name}`);

@@ -13,6 +13,7 @@ import {
   IDEMPOTENCY_KEY_BYTES_MAX,
   LEASE_EXPIRE_LEASES_MAX,
   LEASE_KEEP_ALIVES_MAX,
+  RESTORE_REVISION_JUMP_MAX,
 } from "../base/limits.ts";
 import type { Command, Idempotency, KeepAlive, Proposal, Query, SeenLease, Txn } from "./command.ts";
 import { isPosition } from "./position.ts";
@@ -151,6 +152,11 @@ function checkCommand(command: Command, limits: AdmissionLimits): ErrorBody | nu
       return checkRevisionNumber(command.revision, "revision");
     case "compact_remove":
       return checkRowsMax(command.rows_max);
+    case "restore_begin":
+    case "restore_rows":
+      return null;
+    case "restore_end":
+      return checkJump(command.revision_jump);
     default:
       return unreachable(command);
   }
@@ -183,6 +189,12 @@ function checkRowsMax(rows: unknown): ErrorBody | null {
   if (isCounter(rows) && rows >= 1 && rows <= COMPACT_REMOVE_ROWS_MAX) return null;
   const detail = `rows_max: a whole number from 1 to ${COMPACT_REMOVE_ROWS_MAX} is expected.`;
   return problem("invalid_request", "invalid_rows_max", detail);
+}
+
+function checkJump(jump: unknown): ErrorBody | null {
+  if (isCounter(jump) && jump >= 1 && jump <= RESTORE_REVISION_JUMP_MAX) return null;
+  const detail = `revision_jump: a whole number from 1 to ${RESTORE_REVISION_JUMP_MAX} is expected.`;
+  return problem("invalid_request", "invalid_revision_jump", detail);
 }
 
 function checkPosition(after: readonly [number, number], at: string): ErrorBody | null {

@@ -62,7 +62,7 @@ function applyRun(state: NodeState, running: Running, entries: readonly Entry[])
   carryOut(state, running, entries).forEach((one, position) => {
     digests.set(one.index, one.digest);
     digests.delete(one.index - DIGESTS_KEPT_MAX);
-    publishApplied(running, one);
+    publishApplied(state, running, one);
     onApplied(state, one, entries[position]?.term ?? 0);
   });
 }
@@ -94,7 +94,7 @@ export function flush(state: NodeState, running: Running): void {
 export function flushIfDue(state: NodeState, running: Running, nowMs: number): void {
   if (running.buffer.size === 0) return;
   // Each row that a pinned snapshot still needs is kept first: smaller steps, shorter turns.
-  const afterMs = running.served === null ? FLUSH_AFTER_MS : FLUSH_AFTER_MS / 5;
+  const afterMs = running.served === null && running.backup === null ? FLUSH_AFTER_MS : FLUSH_AFTER_MS / 5;
   running.flushAtMs = Math.min(running.flushAtMs, nowMs + afterMs);
   if (nowMs >= running.flushAtMs || running.buffer.characters >= FLUSH_CHARACTERS_MAX) flush(state, running);
 }

@@ -8,20 +8,35 @@ import type {
   AdminAction,
   AdminOutcome,
   Backend,
+  BackupSource,
   CallOptions,
   ClusterStatus,
   Connection,
   ConnectionSink,
   NodePosition,
   ReadOptions,
+  Restored,
+  RestoreWish,
   TopicMessage,
 } from "../api/backend.ts";
 import { ConcordError, type ErrorBody, type ErrorCode } from "../base/errors.ts";
-import type { Command, CommandResult, Idempotency, Outcome, Proposal, Query, QueryResult } from "../kv/command.ts";
+import type {
+  Command,
+  CommandResult,
+  Idempotency,
+  Outcome,
+  Proposal,
+  Query,
+  QueryResult,
+  RestoreCommand,
+} from "../kv/command.ts";
 import type { NodeId } from "../raft/types.ts";
 import { type AskNode, administer } from "./administration.ts";
+import { createBackupSource } from "./backup-source.ts";
 import { compareDigests, gatherNodes, leaderOf, type StatusSource } from "./cluster-status.ts";
+import { restoreUpload } from "./restore-upload.ts";
 import type { Runtime } from "./runtime.ts";
+import { PROTOCOL_MAX } from "./versions.ts";
 
 export interface BackendParts {
   readonly runtime: Runtime;
@@ -35,7 +50,10 @@ export interface BackendParts {
   readonly ask: AskNode;
   readonly nowMs: () => number;
   readonly connections: { connect(sink: ConnectionSink): Connection };
+  wait(ms: number): Promise<void>;
 }
+
+const BARRIER_TIMEOUT_MS = 10_000;
 
 /** Codes that say something of the cluster and nothing of the data. */
 const CLUSTER_CODES: ReadonlySet<ErrorCode> = new Set([
@@ -61,11 +79,14 @@ export class NodeBackend implements Backend {
     options: CallOptions,
   ): Promise<Outcome<CommandResult>> {
     const proposal: Proposal = idempotency === null ? { format: 1, command } : { format: 1, command, idempotency };
+    return settled(await this.#propose(proposal, options.timeoutMs));
+  }
+
+  #propose(proposal: Proposal, timeoutMs: number): Promise<Outcome<CommandResult>> {
     const { turn, runtime } = this.#parts;
-    const outcome = await new Promise<Outcome<CommandResult>>((respond) => {
-      turn(() => runtime.execute({ proposal, timeoutMs: options.timeoutMs, respond }));
+    return new Promise((respond) => {
+      turn(() => runtime.execute({ proposal, timeoutMs, respond }));
     });
-    return settled(outcome);
   }
 
   async query(query: Query, options: ReadOptions): Promise<Outcome<QueryResult>> {
@@ -105,6 +126,28 @@ export class NodeBackend implements Backend {
     return await administer({ members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
   }
 
+  async openBackup({ timeoutMs }: CallOptions): Promise<BackupSource> {
+    const { turn, runtime } = this.#parts;
+    await this.#wait((respond) => runtime.barrier({ timeoutMs, respond }));
+    const opened = turn(() => runtime.backup.open());
+    if (!opened.ok) throw new ConcordError(opened.error);
+    return createBackupSource(inTurns(turn, runtime.backup), opened);
+  }
+
+  async restore(text: ReadableStream<Uint8Array>, wish: RestoreWish): Promise<Restored> {
+    const { turn, runtime, wait, members, source } = this.#parts;
+    refuseOlder(await gatherNodes(members, source));
+    // So that it is known whether anything was ever written.
+    await this.#wait((respond) => runtime.barrier({ timeoutMs: BARRIER_TIMEOUT_MS, respond }));
+    const parts = {
+      steps: inTurns(turn, runtime.spool),
+      propose: (command: RestoreCommand, timeoutMs: number) => this.#propose({ format: 1, command }, timeoutMs),
+      wait,
+      newId: () => crypto.randomUUID(),
+    };
+    return await restoreUpload(parts, text, wish);
+  }
+
   connect(sink: ConnectionSink): Connection {
     return this.#parts.connections.connect(sink);
   }
@@ -119,6 +162,22 @@ export class NodeBackend implements Backend {
     });
     if (error !== null) throw new ConcordError(error);
   }
+}
+
+/** The steps of an object, each call a turn. */
+function inTurns<Steps extends object>(turn: BackendParts["turn"], steps: Steps): Steps {
+  const names = Object.entries(steps) as [string, (...given: unknown[]) => unknown][];
+  return Object.fromEntries(
+    names.map(([name, step]) => [name, (...given: unknown[]) => turn(() => step(...given))]),
+  ) as Steps;
+}
+
+/** Commands of a restore are new in this version; members that do not answer count as speaking it, as everywhere. */
+function refuseOlder({ nodes }: Pick<ClusterStatus, "nodes">): void {
+  const older = nodes.filter(({ state, protocol }) => state === "formed" && protocol < PROTOCOL_MAX);
+  if (older.length === 0) return;
+  const detail = `Nodes ${older.map(({ id }) => id).join(", ")} run an older version; upgrade every node first.`;
+  throw new ConcordError({ code: "precondition_failed", reason: "older_member", detail });
 }
 
 function settled<T>(outcome: Outcome<T>): Outcome<T> {

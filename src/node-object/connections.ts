@@ -129,6 +129,13 @@ export class Connections implements Watchers {
     this.#whileCalled(() => this.#clients.get(connection)?.close());
   }
 
+  /** A stream belongs to one request, and ends with its watch. */
+  renamed(): void {
+    this.#whileCalled(() => {
+      for (const client of [...this.#clients.values()]) if (client.keeper !== null) client.close();
+    });
+  }
+
   topic(topic: string, payload: string): void {
     this.#whileCalled(() => {
       for (const client of [...(this.#topics.get(topic) ?? [])]) {

@@ -204,6 +204,7 @@ export class ConcordNode extends DurableObject<NodeBindings> {
       ask: askByFetch(name.id, errands, stub),
       nowMs,
       connections,
+      wait: (ms) => scheduler.wait(ms),
     });
     connections.attachRuntime(runtime, turn);
     sockets.serve({ backend, log });

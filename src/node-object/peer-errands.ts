@@ -8,8 +8,8 @@ import type { NodeId } from "../raft/types.ts";
 import { ADMIN_REFUSALS } from "./admin-refusals.ts";
 import type { AskNode } from "./administration.ts";
 import { membershipFrom } from "./cluster-status.ts";
-import { isCounter, isNode, isObject, parseJson } from "./json-guards.ts";
 import type { Admission, Errand, ErrandRefusal, ErrandReply } from "./errands.ts";
+import { isCounter, isNode, isObject, parseJson } from "./json-guards.ts";
 import type { PeerPlatform } from "./peer-transport.ts";
 
 /** How much longer than the node itself its answer is waited for. */

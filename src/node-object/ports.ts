@@ -9,7 +9,8 @@
  * P3. If `write` throws, the runtime calls `abort` in the same turn and never touches its ports again.
  */
 import type { CompactionPolicy } from "../kv/history-marks.ts";
-import type { Row, ScanRange } from "../kv/store.ts";
+import type { Change } from "../kv/overlay.ts";
+import type { OrderedStore, Row, ScanRange } from "../kv/store.ts";
 import type { Entry, HardState, Message, NodeId } from "../raft/types.ts";
 import type { EncodeEvent } from "../watch/encoded-event.ts";
 import type { Frame } from "../watch/frames.ts";
@@ -159,6 +160,17 @@ export interface SnapshotStaging {
   discard(): void;
 }
 
+/**
+ * A place for the rows of a backup, apart from the state and from what replaces it. In memory: what is there ends with the
+ * instance, whatever the disk still holds of it.
+ */
+export interface RowSpool extends Pick<OrderedStore, "get" | "scan"> {
+  /** One bounded step towards an empty place. True: it is empty, and in use until `end`. */
+  begin(): boolean;
+  write(changes: readonly Change[]): void;
+  end(): void;
+}
+
 /** Reads the whole state again and again in steps, and verifies it. In memory: a new instance begins from the start. */
 export interface StateScrub {
   /**
@@ -188,6 +200,7 @@ export interface NodeStorage {
   scan(range: ScanRange): Row[];
   readonly snapshot: SnapshotSource;
   readonly staging: SnapshotStaging;
+  readonly spool: RowSpool;
   readonly scrub: StateScrub;
   /**
    * The set hash: the sum of the seals of all state rows, modulo 2^53. Null: not known yet, in a database of an earlier
@@ -302,6 +315,11 @@ export interface Watchers {
   send(frames: readonly Frame[], positionsOf: (connection: string) => readonly SavedWatch[]): void;
   /** Its client has taken nothing for too long: the connection ends, with all its watches. Must not throw. */
   drop(connection: string): void;
+  /**
+   * Clients know the cluster by another name from here on: those who keep a socket, and were told the old one when it was
+   * opened, must come again. Must not throw.
+   */
+  renamed(): void;
   /** Must not throw. */
   topic(topic: string, payload: string): void;
 }

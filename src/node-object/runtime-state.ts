@@ -14,6 +14,7 @@ import type { Event, NodeId, Output } from "../raft/types.ts";
 import type { HistoryView } from "../watch/history-view.ts";
 import type { Hub } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
+import type { BackupSpool } from "./backup-spool.ts";
 import type { CallQueue } from "./call-queue.ts";
 import type { DigestCheck } from "./digest-check.ts";
 import type { OpenErrand } from "./errands.ts";
@@ -21,6 +22,7 @@ import type { HelloAnswer } from "./forming.ts";
 import type { Duties } from "./leader-duties.ts";
 import { incarnationOf, names } from "./members.ts";
 import type { ForwardReply, Identity, Member, NodeConfig, PeerBody, Ports, SleepNote } from "./ports.ts";
+import type { ServedBackup } from "./served-backup.ts";
 import type { SnapshotIntake } from "./snapshot-intake.ts";
 import type { ServedSnapshot } from "./snapshot-source.ts";
 import type { Stranger } from "./strangers.ts";
@@ -66,6 +68,7 @@ export interface NodeState {
 }
 
 export interface Running {
+  /** Among nodes; clients may know the cluster by another name (`clusterIdOf`). */
   readonly clusterId: string;
   readonly raft: RaftState;
   /** What the core's last output said: when it wants a tick, and how far to apply. */
@@ -82,6 +85,8 @@ export interface Running {
   /** The core's last word: a member needs a snapshot, and there is none that helps. */
   snapshotWanted: boolean;
   served: ServedSnapshot | null;
+  backup: ServedBackup | null;
+  spool: BackupSpool | null;
   intake: SnapshotIntake | null;
   readonly digestCheck: DigestCheck;
   /** The next step of housekeeping.ts, at the earliest. */
@@ -107,6 +112,8 @@ export interface Running {
   digests: Map<number, string>;
   duties: Duties;
   readonly hub: Hub;
+  /** The cluster has another name than the clients were told; told at the end of the turn. */
+  isRenamed: boolean;
   view: HistoryView;
   /** The hub has something to do at this time, without anything new happening. */
   pumpAtMs: number;
@@ -206,6 +213,9 @@ export interface Barrier {
   readonly respond: (error: ErrorBody | null) => void;
 }
 
+/** Runs a turn that answers at once; `ended` when this instance has ended. */
+export type AnswerTurn = <T>(ended: T, work: () => T) => T;
+
 /** How the parts of the runtime feed the core; implemented by `runtime.ts`. */
 export type Drive = (state: NodeState, running: Running, event: Event) => DriveResult;
 
@@ -252,6 +262,11 @@ export function isOut(state: NodeState): boolean {
 export function hasLeft({ config, identity }: NodeState, { raft }: Running): boolean {
   const membership = membershipAt(raft.log, raft.commit);
   return membership.voters.length > 0 && !names(membership, config.id, identity.incarnation);
+}
+
+/** What clients call the cluster: a restore gives it another name, and what they know of the one before counts no more. */
+export function clusterIdOf({ clusterId, machine }: Running): string {
+  return machine.clusterId ?? clusterId;
 }
 
 export function sweepBy(state: NodeState, atMs: number): void {

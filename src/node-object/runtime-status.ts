@@ -9,7 +9,7 @@ import { leaderOf, logTimeMs } from "../raft/state.ts";
 import type { NodeId } from "../raft/types.ts";
 import type { NodeReport } from "./cluster-status.ts";
 import { names } from "./members.ts";
-import { type NodeState, type Running, serving } from "./runtime-state.ts";
+import { clusterIdOf, type NodeState, type Running, serving } from "./runtime-state.ts";
 import { FORMAT_VERSION } from "./versions.ts";
 import { unavailable } from "./waiters.ts";
 
@@ -27,11 +27,12 @@ export function position(state: NodeState): NodePosition {
   const { membership } = state.identity;
   const leader = running === null ? null : leaderOf(running.raft);
   return {
-    clusterId: membership.kind === "empty" ? null : membership.clusterId,
+    clusterId: running !== null ? clusterIdOf(running) : membership.kind === "empty" ? null : membership.clusterId,
     node: state.config.id,
     leader,
     revision: running?.machine.revision ?? 0,
-    ready: serving(state) !== null && (leader !== null || running?.asleep === true),
+    ready: serving(state)?.machine.isRestoring === false && (leader !== null || running?.asleep === true),
+    restoring: running?.machine.isRestoring ?? false,
     halted: state.halted,
   };
 }

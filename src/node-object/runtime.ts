@@ -19,6 +19,7 @@ import { step as raftStep } from "../raft/step.ts";
 import type { Event, NodeId } from "../raft/types.ts";
 import type { Subscribed, Subscription } from "../watch/hub.ts";
 import { applyCommitted, flushIfDue } from "./applying.ts";
+import { type SpoolSteps, spoolSteps } from "./backup-spool.ts";
 import {
   askAgain,
   askForContext,
@@ -53,6 +54,7 @@ import {
   serving,
 } from "./runtime-state.ts";
 import { position, queryState, report, status } from "./runtime-status.ts";
+import { type BackupSteps, backupIdleAtMs, backupSteps, dropIdleBackup } from "./served-backup.ts";
 import {
   armWatchdog,
   followSleep,
@@ -76,6 +78,7 @@ import {
   requestWatchProgress,
   sendWatchesAway,
   subscribeWatch,
+  tellRenaming,
 } from "./watching.ts";
 
 /** Every call is one turn (ports P1). `respond` is called exactly once, in this or a later turn. */
@@ -126,6 +129,8 @@ export interface Runtime {
   changeMember(change: MemberChange): MemberRefusal | null;
   /** Null: the leader tries (thesis 3.10); it may go on leading. */
   transferLeader(to: NodeId): MemberRefusal | null;
+  readonly backup: BackupSteps;
+  readonly spool: SpoolSteps;
 }
 
 const ENDED: ErrorBody = {
@@ -217,6 +222,8 @@ export function createRuntime(config: NodeConfig, ports: Ports, core: Core = PRO
     },
     changeMember: (change) => ofLeader(state, (running) => changeMember(state, running, change, drive)),
     transferLeader: (to) => ofLeader(state, (running) => drive(state, running, { kind: "transfer", to }).refusal),
+    backup: backupSteps(state, (ended, work) => answered(state, ended, work), ENDED),
+    spool: spoolSteps(state, (ended, work) => answered(state, ended, work), ENDED),
   };
 }
 
@@ -378,7 +385,9 @@ function settle(state: NodeState): void {
   announceLeaderChange(state, running, nowMs);
   pumpWatches(state, running, nowMs);
   sendWatchesAway(state, running);
+  tellRenaming(state, running);
   serveSnapshot(state, running, nowMs, drive);
+  dropIdleBackup(state, running, nowMs);
   checkDigests(state, running, nowMs);
   quiesceIfIdle(state, running, nowMs, drive);
   followSleep(state, running, nowMs);
@@ -394,7 +403,7 @@ function arm(state: NodeState): void {
   let atMs = Math.min(state.helloAtMs, state.sweepAtMs, relayAtMs(state), errandsAtMs(state));
   if (running !== null) {
     const { wakeAtMs, flushAtMs, pumpAtMs, leaderlessAtMs } = running;
-    atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs, snapshotAtMs(running));
+    atMs = Math.min(atMs, wakeAtMs, flushAtMs, pumpAtMs, snapshotAtMs(running), backupIdleAtMs(running));
     if (!running.asleep) {
       atMs = Math.min(atMs, leaderlessAtMs, dutiesAtMs(running));
     }

@@ -14,6 +14,7 @@ import { openState } from "./opening.ts";
 import type { PeerBody, SnapshotManifest, StagingState } from "./ports.ts";
 import { type Drive, type NodeState, type Running, sendPeer } from "./runtime-state.ts";
 import { forgetProposals } from "./waiters.ts";
+import { renameCluster } from "./watching.ts";
 
 export interface SnapshotIntake {
   readonly from: NodeId;
@@ -99,8 +100,13 @@ function isOf(staged: StagingState | null, { position, rowsCount, hash }: Snapsh
 
 /** The swap is written: from here on this node's state is the snapshot's. */
 export function openInstalled(state: NodeState, running: Running, snapshot: SnapshotPosition): void {
+  const before = running.machine.clusterId;
   Object.assign(running, openState(state.ports.storage));
-  adoptSnapshot(running.hub, running.view);
+  // It was pinned from the state that is gone.
+  running.backup = null;
+  const { clusterId, revision } = running.machine;
+  if (clusterId === before) adoptSnapshot(running.hub, running.view);
+  else renameCluster(running, revision);
   forgetProposals(state, snapshot.index);
   state.ports.log("info", "snapshot installed", { index: snapshot.index, revision: running.machine.revision });
 }

@@ -2,7 +2,8 @@
  * A snapshot of the own state for members that need entries which are gone from the log (design 02 §5; thesis 5).
  *
  * V1. What is pinned is the durable state after exactly one entry: the buffer is flushed first. Writes go on meanwhile.
- * V2. One at a time, made when the core wants it and kept until the core has nobody left who needs it.
+ * V2. One at a time, made when the core wants it and kept until the core has nobody left who needs it. What is pinned for a
+ *     backup serves as well (served-backup.ts Y2).
  * V3. A few chunks are asked for at a time, behind a cursor, and may be asked for again; each is read in a turn of its own.
  * V4. While it is served, the log behind it stays (log-truncation.ts) and compaction removes no rows (leader-duties.ts), for
  *     a bounded time.
@@ -35,19 +36,29 @@ export function serveSnapshot(state: NodeState, running: Running, nowMs: number,
   if (served !== null) sendChunks(state, served, nowMs);
   const { storage } = state.ports;
   if (served !== null && (raft.role.kind !== "leader" || raft.role.snapshot === null)) {
-    storage.snapshot.end();
+    if (running.backup === null) storage.snapshot.end();
     running.served = null;
     state.ports.log("info", "snapshot no longer served", { index: served.manifest.position.index });
   }
   if (!snapshotWanted || running.served !== null) return;
+  const pinned = running.backup?.manifest;
+  if (pinned !== undefined && offer(state, running, pinned, nowMs, drive)) return;
+  running.backup = null;
   flush(state, running);
-  const position = positionAt(raft.log, running.machine.appliedIndex);
-  const manifest = storage.snapshot.begin(position);
+  const manifest = storage.snapshot.begin(positionAt(raft.log, running.machine.appliedIndex));
   // The sums of its rows are not known yet: the core asks again.
-  if (manifest === null) return;
+  if (manifest !== null) offer(state, running, manifest, nowMs, drive);
+}
+
+/** False: the log goes on from elsewhere, or does not say who took part there. */
+function offer(state: NodeState, running: Running, manifest: SnapshotManifest, nowMs: number, drive: Drive): boolean {
+  const { raft } = running;
+  const { position } = manifest;
+  if (position.index < raft.log.base.index) return false;
   running.served = { manifest, sinceMs: nowMs, asked: new Map(), chunkAtMs: nowMs };
   state.ports.log("info", "snapshot served", { index: position.index, revision: running.machine.revision });
   drive(state, running, { kind: "snapshot_ready", snapshot: position });
+  return raft.role.kind === "leader" && raft.role.snapshot?.index === position.index;
 }
 
 export function onSnapshotRequest(

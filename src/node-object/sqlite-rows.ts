@@ -8,11 +8,9 @@
  */
 import { hashText } from "../base/hash.ts";
 import { CorruptionError } from "./ports.ts";
+import { CHECKSUM_SEED } from "./state-seals.ts";
 
 export const FORMAT_VERSIONS_OLD: readonly string[] = ["1"];
-
-/** Of all formats so far: an upgrade rewrites no row. */
-export const CHECKSUM_SEED = 1;
 
 /** What the storage needs of `ctx.storage`. */
 export interface Disk {

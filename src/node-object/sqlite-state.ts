@@ -9,12 +9,13 @@
 import { assert } from "../base/assert.ts";
 import { utf8Length } from "../base/bytes.ts";
 import { LOG_ROW_BYTES_MAX } from "../base/limits.ts";
+import type { Row, ScanRange } from "../kv/store.ts";
 import { isCounter, parseJson } from "./json-guards.ts";
 import type { SealedRow, WriteBatch } from "./ports.ts";
 import { corrupt, type Exec, jsonBulks, numberColumn, putMeta, textColumn } from "./sqlite-rows.ts";
 import { type Pin, saveImages } from "./sqlite-snapshot.ts";
 import type { Staged } from "./staged-snapshot.ts";
-import { minus, NO_SUMS, plus, SEAL_UNITS, type StateSums, sealed, sumsOfSeals } from "./state-seals.ts";
+import { minus, NO_SUMS, opened, plus, SEAL_UNITS, type StateSums, sealed, sumsOfSeals } from "./state-seals.ts";
 import { otherTable, STATE_A, STATE_B, type StateTable } from "./state-table.ts";
 
 /** A value longer than this is bound by itself: escaping it into JSON would only cost. */
@@ -22,6 +23,7 @@ const BULK_VALUE_UNITS_MAX = 64_000;
 /** Emptying a table goes so far in one step. */
 const CLEAR_ROWS_MAX = 250;
 const CLEAR_BYTES_MAX = 8 << 20;
+const SCAN_ROWS_MAX = 2 ** 31 - 1;
 
 export interface SqliteState {
   readonly exec: Exec;
@@ -32,10 +34,12 @@ export interface SqliteState {
   scrub: { readonly afterKey: string; sums: StateSums } | null;
   pin: Pin | null;
   staged: Staged | null;
+  /** A backup is on its way in (sqlite-spool.ts). */
+  isSpooling: boolean;
 }
 
 export function emptyState(exec: Exec): SqliteState {
-  return { exec, active: STATE_A, sums: null, scrub: null, pin: null, staged: null };
+  return { exec, active: STATE_A, sums: null, scrub: null, pin: null, staged: null, isSpooling: false };
 }
 
 /** The table that holds no state: it is empty, is being emptied, or takes in a snapshot. */
@@ -78,9 +82,13 @@ export function writeState(state: SqliteState, rows: NonNullable<WriteBatch["sta
   const { exec, active, pin } = state;
   if (pin !== null) saveImages(exec, active, pin, keys);
   noteChanges(state, keys, puts);
-  const items = deletes.map((key) => JSON.stringify(key));
-  for (const bulk of jsonBulks(items, "[", "]")) exec(active.deleteMany, bulk);
+  deleteRows(exec, active, deletes);
   putRows(exec, active, puts);
+}
+
+export function deleteRows(exec: Exec, table: StateTable, keys: readonly string[]): void {
+  const items = keys.map((key) => JSON.stringify(key));
+  for (const bulk of jsonBulks(items, "[", "]")) exec(table.deleteMany, bulk);
 }
 
 /** Writes rows that are sealed already, in as few statements as the platform's limits on bound values allow. */
@@ -97,12 +105,24 @@ export function putRows(exec: Exec, table: StateTable, rows: readonly SealedRow[
   for (const bulk of jsonBulks(items, "{", "}")) exec(table.putMany, bulk);
 }
 
-/** Removes some rows of the spare table; true if there were any. */
-export function clearSpare(state: SqliteState): boolean {
-  const spare = spareTable(state);
-  if (state.exec(spare.any).length === 0) return false;
-  state.exec(spare.clear, CLEAR_ROWS_MAX, CLEAR_BYTES_MAX);
+/** Removes some rows of a table that holds no state; true if there were any. */
+export function clearTable(exec: Exec, table: StateTable): boolean {
+  if (exec(table.any).length === 0) return false;
+  exec(table.clear, CLEAR_ROWS_MAX, CLEAR_BYTES_MAX);
   return true;
+}
+
+export function getRow(exec: Exec, table: StateTable, key: string): string | undefined {
+  const [row] = exec(table.get, key);
+  return row === undefined ? undefined : opened(key, textColumn(row, "value", table.name));
+}
+
+export function scanRows(exec: Exec, table: StateTable, { start, end, limit, reverse }: ScanRange): Row[] {
+  const statement = reverse === true ? table.scanReverse : table.scan;
+  return exec(statement, start, end, Math.min(limit, SCAN_ROWS_MAX)).map((row) => {
+    const key = textColumn(row, "key", table.name);
+    return [key, opened(key, textColumn(row, "value", table.name))];
+  });
 }
 
 // --- sums ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@
  * D2. After a failed write this object refuses every call: memory and disk may differ, the instance must end (P3).
  *     Only the row that halts the node may still be written; nothing of the failed batch is on disk then.
  * What stands where: the log in sqlite-log.ts (D3 to D5), rows of the state in sqlite-state.ts (D6, D7), a pinned state in
- * sqlite-snapshot.ts, a snapshot that comes in in sqlite-staging.ts, the pass that verifies all in sqlite-scrub.ts.
+ * sqlite-snapshot.ts, a snapshot that comes in in sqlite-staging.ts, a backup that does in sqlite-spool.ts, the pass that
+ * verifies all in sqlite-scrub.ts.
  *
  * Must not: know about Raft's rules, peers or time. Takes the platform by a narrow interface, so that tests can run it
  * over another SQLite and make any statement fail.
@@ -18,6 +19,7 @@ import type {
   Identity,
   LoadedState,
   NodeStorage,
+  RowSpool,
   SnapshotSource,
   SnapshotStaging,
   StateScrub,
@@ -44,29 +46,32 @@ import {
   sleepFrom,
   sleepText,
 } from "./sqlite-meta.ts";
-import {
-  corrupt,
-  type Disk,
-  type Exec,
-  FORMAT_VERSIONS_OLD,
-  putMeta,
-  SQL,
-  textColumn,
-} from "./sqlite-rows.ts";
+import { corrupt, type Disk, type Exec, FORMAT_VERSIONS_OLD, putMeta, SQL } from "./sqlite-rows.ts";
 import { scrubStep } from "./sqlite-scrub.ts";
 import { beginPin, clearImages, readPinned } from "./sqlite-snapshot.ts";
+import { beginSpool, clearSpool, writeSpool } from "./sqlite-spool.ts";
 import { addChunk, beginStaging, discardStaging, installStaged, loadStaged } from "./sqlite-staging.ts";
-import { activeFrom, clearSpare, emptyState, putSums, type SqliteState, sumsFrom, writeState } from "./sqlite-state.ts";
+import {
+  activeFrom,
+  clearTable,
+  emptyState,
+  getRow,
+  putSums,
+  type SqliteState,
+  scanRows,
+  spareTable,
+  sumsFrom,
+  writeState,
+} from "./sqlite-state.ts";
 import { stagingState } from "./staged-snapshot.ts";
-import { NO_SUMS, opened } from "./state-seals.ts";
-import { STATE_A, STATE_B } from "./state-table.ts";
+import { NO_SUMS } from "./state-seals.ts";
+import { SPOOL, STATE_A, STATE_B } from "./state-table.ts";
 import { FORMAT_VERSION } from "./versions.ts";
 
 export type { Disk } from "./sqlite-rows.ts";
 
 /** Rows of the state that a step of `cleanUp` sums up, where no sums are known. */
 const SUM_ROWS_PER_STEP = 768;
-const SCAN_ROWS_MAX = 2 ** 31 - 1;
 
 export class SqliteStorage implements NodeStorage {
   readonly #disk: Disk;
@@ -169,19 +174,12 @@ export class SqliteStorage implements NodeStorage {
 
   get(key: string): string | undefined {
     this.#assertUsable();
-    const { active } = this.#state;
-    const [row] = this.#exec(active.get, key);
-    return row === undefined ? undefined : opened(key, textColumn(row, "value", active.name));
+    return getRow(this.#exec, this.#state.active, key);
   }
 
   scan(range: ScanRange): Row[] {
     this.#assertUsable();
-    const { active } = this.#state;
-    const statement = range.reverse === true ? active.scanReverse : active.scan;
-    return this.#exec(statement, range.start, range.end, Math.min(range.limit, SCAN_ROWS_MAX)).map((row) => {
-      const key = textColumn(row, "key", active.name);
-      return [key, opened(key, textColumn(row, "value", active.name))];
-    });
+    return scanRows(this.#exec, this.#state.active, range);
   }
 
   readonly snapshot: SnapshotSource = {
@@ -206,6 +204,22 @@ export class SqliteStorage implements NodeStorage {
     discard: () => this.#change(() => discardStaging(this.#state)),
   };
 
+  readonly spool: RowSpool = {
+    begin: () => this.#change(() => beginSpool(this.#state)),
+    write: (changes) => this.#change(() => writeSpool(this.#state, changes)),
+    get: (key) => {
+      this.#assertUsable();
+      return getRow(this.#exec, SPOOL, key);
+    },
+    scan: (range) => {
+      this.#assertUsable();
+      return scanRows(this.#exec, SPOOL, range);
+    },
+    end: () => {
+      this.#state.isSpooling = false;
+    },
+  };
+
   readonly scrub: StateScrub = {
     step: (rowsMax) => this.#change(() => scrubStep(this.#state, rowsMax)),
   };
@@ -217,8 +231,8 @@ export class SqliteStorage implements NodeStorage {
   cleanUp(): boolean {
     const state = this.#state;
     return this.#change(() => {
-      if (state.staged === null && clearSpare(state)) return true;
-      if (clearImages(state)) return true;
+      if (state.staged === null && clearTable(state.exec, spareTable(state))) return true;
+      if (clearImages(state) || clearSpool(state)) return true;
       if (state.sums !== null) return false;
       return scrubStep(state, SUM_ROWS_PER_STEP).afterKey !== null;
     });
@@ -263,9 +277,9 @@ export class SqliteStorage implements NodeStorage {
   }
 }
 
-const SQL_CREATE = [SQL.createMeta, SQL.createLog, STATE_A.create, STATE_B.create, SQL.createImages];
+const SQL_CREATE = [SQL.createMeta, SQL.createLog, STATE_A.create, STATE_B.create, SPOOL.create, SQL.createImages];
 
-const SQL_EMPTY = [SQL.metaEmpty, SQL.logEmpty, STATE_A.empty, STATE_B.empty, SQL.imagesEmpty];
+const SQL_EMPTY = [SQL.metaEmpty, SQL.logEmpty, STATE_A.empty, STATE_B.empty, SPOOL.empty, SQL.imagesEmpty];
 
 /** A batch of one statement pays for no savepoint. */
 function isOneStatement(batch: WriteBatch): boolean {

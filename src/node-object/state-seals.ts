@@ -6,8 +6,10 @@
  *     change of a row changes it by the difference of two seals.
  */
 import { hashText } from "../base/hash.ts";
-import { CHECKSUM_SEED, corrupt } from "./sqlite-rows.ts";
+import { CorruptionError } from "./ports.ts";
 
+/** Of all formats so far: an upgrade rewrites no row. */
+export const CHECKSUM_SEED = 1;
 /** 53 bits in base 36, padded. */
 export const SEAL_UNITS = 11;
 const MODULUS = 2 ** 53;
@@ -30,7 +32,7 @@ export function sealed(key: string, value: string): string {
 /** @throws CorruptionError */
 export function opened(key: string, text: string): string {
   const value = text.slice(SEAL_UNITS);
-  if (sealed(key, value) !== text) throw corrupt(`state ${JSON.stringify(key)}`, "checksum mismatch");
+  if (sealed(key, value) !== text) throw new CorruptionError(`state ${JSON.stringify(key)}: checksum mismatch`);
   return value;
 }
 
@@ -64,7 +66,7 @@ export function equalSums(left: StateSums, right: StateSums): boolean {
 /** With a row as it is stored. @throws CorruptionError */
 export function withRow(sums: StateSums, [key, text]: readonly [key: string, sealed: string]): StateSums {
   const seal = verifiedSeal(key, text);
-  if (seal === null) throw corrupt(`state ${JSON.stringify(key)}`, "checksum mismatch");
+  if (seal === null) throw new CorruptionError(`state ${JSON.stringify(key)}: checksum mismatch`);
   return withSeal(sums, seal);
 }
 
@@ -72,7 +74,7 @@ export function withRow(sums: StateSums, [key, text]: readonly [key: string, sea
 export function verifySums(kept: StateSums, found: StateSums): void {
   if (equalSums(kept, found)) return;
   const text = `${found.rowsCount} rows with hash ${found.hash}`;
-  throw corrupt("state", `${text} instead of ${kept.rowsCount} with hash ${kept.hash}`);
+  throw new CorruptionError(`state: ${text} instead of ${kept.rowsCount} with hash ${kept.hash}`);
 }
 
 /** Of seals as they are stored, one behind the other; null if they are not seals. */

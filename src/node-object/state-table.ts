@@ -1,5 +1,6 @@
 /**
- * The two tables that hold the rows of a state: one is the state, the other takes in a snapshot and then becomes it.
+ * The two tables that hold the rows of a state: one is the state, the other takes in a snapshot and then becomes it. And a
+ * third one of the same form, for the rows of a backup on their way in (sqlite-spool.ts).
  *
  * T3. Statements are constants, one set per table: the platform caches prepared statements by their text.
  * T4. The value is sealed (state-seals.ts): the checksum travels inside it, one column, one copy. With a rowid, so that the
@@ -38,6 +39,7 @@ export interface StateTable {
 
 export const STATE_A = stateTable("state");
 export const STATE_B = stateTable("state_b");
+export const SPOOL = stateTable("spool");
 
 export function otherTable(table: StateTable): StateTable {
   return table === STATE_A ? STATE_B : STATE_A;

@@ -5,6 +5,7 @@
  * H1. New events leave the hub in the turn in which they were applied: what waits for a watch is its position.
  * H2. Before an entry that removes history is applied, the watches get what was applied before it (kv/compaction.ts).
  * H3. A commit never waits for a watcher: one pump is bounded, and what is left is sent in turns of its own.
+ * H4. A restore gives the cluster another name: every watch ends and is told so, then every socket does.
  */
 import type { Applied } from "../kv/machine.ts";
 import type { Position } from "../kv/position.ts";
@@ -23,7 +24,7 @@ import {
   subscribe,
 } from "../watch/hub.ts";
 import type { HubLimits } from "../watch/limits.ts";
-import { announceLeader, publish } from "../watch/publish.ts";
+import { announceLeader, changeCluster, publish } from "../watch/publish.ts";
 import { pump } from "../watch/pump.ts";
 import type { Ports } from "./ports.ts";
 import { hasLeft, type NodeState, type Running, serving } from "./runtime-state.ts";
@@ -74,8 +75,28 @@ export function closeWatches(state: NodeState, connection: string): void {
   if (state.running !== null) closeConnection(state.running.hub, connection);
 }
 
-export function publishApplied(running: Running, applied: Applied): void {
-  publish(running.hub, applied.events);
+export function publishApplied(state: NodeState, running: Running, { index, outcome, events }: Applied): void {
+  if (outcome?.ok !== true || outcome.result.kind !== "restore_end" || !outcome.result.done) {
+    publish(running.hub, events);
+    return;
+  }
+  // Repeated ends change nothing any more.
+  if (outcome.revision <= running.hub.revision) return;
+  renameCluster(running, outcome.revision);
+  state.ports.log("info", "backup restored", { index, revision: outcome.revision });
+}
+
+/** H4 */
+export function renameCluster(running: Running, revision: number): void {
+  changeCluster(running.hub, revision);
+  running.isRenamed = true;
+}
+
+/** H4. Called in every turn, behind the pump. */
+export function tellRenaming(state: NodeState, running: Running): void {
+  if (!running.isRenamed) return;
+  running.isRenamed = false;
+  state.ports.watchers.renamed();
 }
 
 /** Who leads now is news; that nobody does only when it lasts. */

@@ -58,6 +58,7 @@ export class MemoryDisk implements Omit<NodeStorage, "afterSync"> {
   );
   readonly snapshot = this.#snapshots.snapshot;
   readonly staging = this.#snapshots.staging;
+  readonly spool = this.#snapshots.spool;
   readonly scrub = this.#snapshots.scrub;
 
   get stateHash(): number {

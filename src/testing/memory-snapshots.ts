@@ -3,11 +3,15 @@
  * copies all rows, and a hash is summed up whenever it is asked for.
  *
  * M1. What is durable here changes as one record, with a step that undoes it: the disk decides whether a turn is kept.
- * M2. What lives only as long as an instance (the pinned rows, the scrub) ends with {@link MemorySnapshots.restart}.
+ * M2. What lives only as long as an instance (the pinned rows, the scrub, the spool) ends with
+ *     {@link MemorySnapshots.restart}.
  */
 import { assert } from "../base/assert.ts";
+import { MemoryStore } from "../kv/memory-store.ts";
+import { applyChanges } from "../kv/overlay.ts";
 import type { Row } from "../kv/store.ts";
 import type {
+  RowSpool,
   ScrubStep,
   SealedRow,
   SnapshotChunk,
@@ -45,6 +49,7 @@ export class MemorySnapshots {
   #durable: Durable = { staged: null, rows: [], hasLeftovers: false };
   #pinned: { readonly manifest: SnapshotManifest; readonly rows: readonly SealedRow[] } | null = null;
   #scrubbedTo = "";
+  #spool = new MemoryStore();
 
   constructor(state: MemoryRows, undo: (step: () => void) => void) {
     this.#state = state;
@@ -55,6 +60,7 @@ export class MemorySnapshots {
   restart(): void {
     this.#pinned = null;
     this.#scrubbedTo = "";
+    this.#spool = new MemoryStore();
   }
 
   readonly snapshot: SnapshotSource = {
@@ -89,6 +95,20 @@ export class MemorySnapshots {
     },
   };
 
+  /** An instance whose turn is undone has ended, and its spool with it. */
+  readonly spool: RowSpool = {
+    begin: () => {
+      this.#spool = new MemoryStore();
+      return true;
+    },
+    write: (changes) => applyChanges(this.#spool, changes),
+    get: (key) => this.#spool.get(key),
+    scan: (range) => this.#spool.scan(range),
+    end: () => {
+      this.#spool = new MemoryStore();
+    },
+  };
+
   readonly scrub: StateScrub = { step: (rowsMax) => this.#scrubStep(rowsMax) };
 
   get stateHash(): number {
@@ -110,7 +130,8 @@ export class MemorySnapshots {
     const hasLeftovers = this.#state.all().length > 0;
     this.#state.replace(rows.flat().map(([key, text]) => [key, opened(key, text)]));
     this.#set({ staged: null, rows: [], hasLeftovers });
-    this.restart();
+    this.#pinned = null;
+    this.#scrubbedTo = "";
   }
 
   /** Nothing is left, of the state or beside it. */

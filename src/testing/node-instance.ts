@@ -104,6 +104,7 @@ export class NodeInstance {
           return connections.open(`connection ${this.#connectionsCount}`, sink, null);
         },
       },
+      wait: (ms) => new Promise((resolve) => surroundings.timeline.at(surroundings.timeline.nowMs + ms, resolve)),
     });
     this.#runtime = runtime;
     this.#api = createApi(turnstiled(backend, surroundings.turnstile), { principal: PRINCIPAL, log });
@@ -224,6 +225,7 @@ export class NodeInstance {
       scan: (range) => disk.scan(range),
       snapshot: disk.snapshot,
       staging: disk.staging,
+      spool: disk.spool,
       scrub: disk.scrub,
       get stateHash() {
         return disk.stateHash;
@@ -259,6 +261,7 @@ export class NodeInstance {
           connections.send(frames, positionsOf);
         },
         drop: (connection) => connections.drop(connection),
+        renamed: () => connections.renamed(),
         topic: (topic, payload) => {
           surroundings.noteActivity();
           connections.topic(topic, payload);
@@ -310,6 +313,10 @@ export class NodeInstance {
       execute: (call) => runtime.execute({ ...call, respond: noted(call.respond) }),
       barrier: (call) => runtime.barrier({ ...call, respond: noted(call.respond) }),
       waitRevision: (call) => runtime.waitRevision({ ...call, respond: noted(call.respond) }),
+      spool: {
+        ...runtime.spool,
+        settled: (respond) => runtime.spool.settled(() => noted(respond)(undefined)),
+      },
     };
   }
 }

@@ -56,6 +56,8 @@ export function turnstiled(backend: Backend, turnstile: Turnstile): Backend {
     cluster: () => passing(() => backend.cluster()),
     administer: (action, options) => passing(() => backend.administer(action, options)),
     connect: (sink) => passing(() => backend.connect(sink)),
+    openBackup: (options) => passing(() => backend.openBackup(options)),
+    restore: (text, wish) => passing(() => backend.restore(text, wish)),
     publish: (message) => passing(() => backend.publish(message)),
   };
 }

@@ -9,17 +9,23 @@ import type {
   AdminAction,
   AdminOutcome,
   Backend,
+  BackupSource,
   CallOptions,
   ClusterStatus,
   Connection,
   ConnectionSink,
   NodePosition,
   ReadOptions,
+  Restored,
+  RestoreWish,
   TopicMessage,
 } from "../../src/api/backend.ts";
 import { encodeWatchEvent } from "../../src/api/encode.ts";
 import { assert } from "../../src/base/assert.ts";
 import { ConcordError } from "../../src/base/errors.ts";
+import { manifestOf } from "../../src/kv/backup-format.ts";
+import { beginIntake, endIntake, takeBackupText } from "../../src/kv/backup-intake.ts";
+import { beginBackup, endBackup, writeBackupRows } from "../../src/kv/backup-writer.ts";
 import type {
   Command,
   CommandResult,
@@ -31,6 +37,7 @@ import type {
 } from "../../src/kv/command.ts";
 import { applyEntries, evaluateQuery, type Machine, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
+import { readMeta } from "../../src/kv/state.ts";
 import { createHistoryView } from "../../src/watch/history-view.ts";
 import {
   acknowledge,
@@ -60,6 +67,13 @@ export class MachineBackend implements Backend {
   node = 1;
   ready = true;
   halted: string | null = null;
+  restoring = false;
+  /** Backups that are open: opened, neither complete nor closed. */
+  openBackups = 0;
+  /** A backup that is read loses its state after so many pieces. */
+  backupPiecesMax = Number.POSITIVE_INFINITY;
+  /** What restores were asked for, and how much text came. */
+  readonly restores: { readonly wish: RestoreWish; readonly bytes: number }[] = [];
   /** Thrown by the next call, once. */
   failure: unknown = null;
   readonly hub: Hub;
@@ -112,8 +126,8 @@ export class MachineBackend implements Backend {
   }
 
   position(): NodePosition {
-    const { clusterId, node, leader, revision, ready, halted } = this;
-    return { clusterId, node, leader, revision, ready, halted };
+    const { clusterId, node, leader, revision, ready, restoring, halted } = this;
+    return { clusterId, node, leader, revision, ready, restoring, halted };
   }
 
   async cluster(): Promise<ClusterStatus> {
@@ -132,6 +146,44 @@ export class MachineBackend implements Backend {
     this.#throwOnce();
     this.actions.push({ action, options });
     return { outcome: "done", detail: "It is done.", leader: this.leader, membership: null };
+  }
+
+  async openBackup(): Promise<BackupSource> {
+    this.#throwOnce();
+    const { store } = this.#machine;
+    const manifest = manifestOf({ id: this.clusterId ?? "", term: 1 }, readMeta(store));
+    const writer = beginBackup(manifest);
+    const rows = store.scan({ start: "\u0001", end: "\u{10FFFF}", limit: Number.MAX_SAFE_INTEGER });
+    let isOpen = true;
+    let pieces = 0;
+    this.openBackups += 1;
+    const close = () => {
+      if (isOpen) this.openBackups -= 1;
+      isOpen = false;
+    };
+    return {
+      manifest,
+      next: () => {
+        if (!isOpen) return null;
+        if (pieces >= this.backupPiecesMax) throw new ConcordError({ code: "overloaded", detail: "Lost." });
+        pieces += 1;
+        const row = rows.shift();
+        if (row !== undefined) return writeBackupRows(writer, [row]);
+        close();
+        return endBackup(writer);
+      },
+      close,
+    };
+  }
+
+  async restore(text: ReadableStream<Uint8Array>, wish: RestoreWish): Promise<Restored> {
+    this.#throwOnce();
+    const bytes = await new Response(text).arrayBuffer();
+    this.restores.push({ wish, bytes: bytes.byteLength });
+    const intake = beginIntake();
+    takeBackupText(intake, new TextDecoder().decode(bytes));
+    const manifest = endIntake(intake);
+    return { clusterId: "c-2", revision: manifest.revision + (wish.revisionJump ?? 0), manifest };
   }
 
   connect(sink: ConnectionSink): Connection {

@@ -80,9 +80,10 @@ function failAll(kind: "refuse" | "silence", error?: unknown) {
 function failState(error: unknown) {
   return ({ nodes }: Setting): void => {
     const backend = nodes.backend("default");
-    backend.execute = backend.query = async () => {
+    const fail = async (): Promise<never> => {
       throw error;
     };
+    Object.assign(backend, { execute: fail, query: fail, openBackup: fail, restore: fail });
   };
 }
 
@@ -221,6 +222,7 @@ const SPECIFIC: Partial<Record<ErrorCode, Readonly<Record<string, ErrorCase>>>> 
     history: { parameters: { from: "1" }, arrange: compact },
     watch: { parameters: { from_revision: "1" }, arrange: compact },
   },
+  precondition_failed: { restore: { arrange: failState(broken("precondition_failed")) } },
   revision_in_future: { compact: { body: { revision: 99 } } },
   admin_refused: only(ADMINISTRATION, { arrange: refuseAdministration("admin_refused") }),
   node_halted: {

@@ -48,7 +48,9 @@ describe.each(examples.map(({ row, example }) => ({ title: `${row.method} ${row.
   ({ row, example }) => {
     test(`${example.name}: ${example.summary}`, async () => {
       const response = await answerTo(row, example);
-      const isStream = response.headers.get("content-type") === "text/event-stream";
+      const isStream = /^(?:text\/event-stream|application\/x-ndjson)$/.test(
+        response.headers.get("content-type") ?? "",
+      );
       const shown = typeof example.reply === "string" ? example.reply : "";
       const text = isStream ? await beginning(response, shown.length) : await response.text();
       expect(response.status, text).toBe(example.status);

@@ -93,6 +93,10 @@ export class Model {
       case "compact_remove":
         // Which rows are left is no business of the model: nothing that can be asked may change.
         return { kind: "compact_remove", removed: expect.any(Number), done: expect.any(Boolean) };
+      case "restore_begin":
+      case "restore_rows":
+      case "restore_end":
+        throw new Error(`${command.kind} is no command of the model`);
     }
   }
 

@@ -11,10 +11,11 @@ import { COMPACTION_POLICY, compactionTarget } from "../../src/kv/history-marks.
 import { expiredLeases } from "../../src/kv/lease-expiry.ts";
 import { applyEntries, openMachine } from "../../src/kv/machine.ts";
 import { MemoryStore } from "../../src/kv/memory-store.ts";
+import { applyChanges } from "../../src/kv/overlay.ts";
 import { REVISION_END } from "../../src/kv/position.ts";
-import { restoreChanges } from "../../src/kv/restore.ts";
+import { forgetHistory, restoredMeta } from "../../src/kv/restore.ts";
 import { readMeta } from "../../src/kv/state.ts";
-import { backupOf, checkedRows, restored, restoredApart, takenIn } from "./backups.ts";
+import { backupOf, checkedRows, restoreChanges, restored, restoredApart, takenIn } from "./backups.ts";
 import { del, errorCode, get, Harness, okResult, put } from "./harness.ts";
 import { changesSince, weigh } from "./naive-model.ts";
 
@@ -123,9 +124,13 @@ describe("revisions", () => {
 
   test("a jump that is none is a fault of ours", () => {
     const { store } = fullState();
-    expect(() => [...restoreChanges(store, { index: 1, nowMs: 1, revisionJump: 0 })]).toThrow("moves the revision");
-    expect(() => [...restoreChanges(store, { index: 1, nowMs: -1 })]).toThrow("nowMs");
-    expect(() => [...restoreChanges(store, { index: 1, nowMs: 1, revisionJump: 2 ** 53 - 1 })]).toThrow("meta.");
+    expect(() => restoreChanges(store, { index: 1, nowMs: 1, revisionJump: 0 })).toThrow("moves the revision");
+    expect(() => restoreChanges(store, { index: 1, nowMs: 1, revisionJump: 2 ** 53 - 1 })).toThrow("meta.");
+  });
+
+  test("a state that still has its history is not restored", () => {
+    const options = { index: 1, nowMs: 1, revisionJump: 1 };
+    expect(() => restoredMeta(readMeta(fullState().store), options)).toThrow("is forgotten first");
   });
 });
 
@@ -337,15 +342,27 @@ describe("what else goes on", () => {
 describe("the changes of a restore", () => {
   const options = { index: INDEX, nowMs: NOW_MS };
 
-  test("make the same rows whether carried out as they come or at the end, and end with the position", () => {
+  test("make the same rows whether carried out as they come or at the end, in small steps or large ones", () => {
     const text = backupOf(fullState().machine);
     const source = takenIn(text);
     const rows = source.rows();
     const apart = restoredApart(source, options);
     expect(source.rows()).toEqual(rows);
     expect(restored(text, options).store.rows()).toEqual(apart);
-    const changes = [...restoreChanges(source, options)];
+  });
+
+  test("begin with a state of the backup's revision that has no history", () => {
+    const source = takenIn(backupOf(fullState().machine));
+    const { revision } = readMeta(source);
+    const changes = [...forgetHistory(source)].filter((change) => change !== null);
     expect(changes.findIndex(([row]) => row === "m")).toBe(changes.length - 1);
+    applyChanges(source, changes);
+    expect(checkedRows(source.rows())).toMatchObject({
+      revision,
+      compactRevision: revision,
+      removedRevision: revision,
+    });
+    expect([...forgetHistory(source)]).toEqual([]);
   });
 
   test("touch no record that has no TTL and no history: a large state costs what changes in it", () => {
@@ -353,9 +370,9 @@ describe("the changes of a restore", () => {
     for (let at = 0; at < 3000; at += 1) old.put(`key/${at}`, at);
     old.put("ttl", 1, { ttl: 9 });
     old.run({ success: [put("key/1", 2)] }, idempotency("K", 1));
-    const changed = [...restoreChanges(old.store, options)].map(([row]) => row.charAt(0));
-    // Marks; the lease, its expiries and its record; the result; the overwritten version; the position.
-    expect(changed.join("")).toBe("hhhreelokrm");
+    const changed = restoreChanges(old.store, options).map(([row]) => row.charAt(0));
+    // Expiries; marks; the overwritten version; the lease; the position; the result; that version and the lease's record.
+    expect(changed.join("")).toBe("eehhhklmorr");
   });
 
   test("are the same over a store that reads in small steps", () => {
@@ -377,7 +394,7 @@ describe("the changes of a restore", () => {
     const before = readMeta(source);
     const half = new MemoryStore();
     for (const [row, value] of source.rows()) half.put(row, value);
-    for (const [row, value] of [...restoreChanges(source, options)].slice(0, -1)) {
+    for (const [row, value] of restoreChanges(source, options).filter(([row]) => row !== "m")) {
       if (value === null) half.delete(row);
       else half.put(row, value);
     }

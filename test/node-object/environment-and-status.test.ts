@@ -258,6 +258,7 @@ describe("backend", () => {
       members: [1],
       source: source([]),
       connections: { connect: () => expect.unreachable() },
+      wait: () => expect.unreachable(),
     });
     return { node, calls };
   }

@@ -39,6 +39,10 @@ test("five old nodes become five new ones, one after the other, and nothing is l
   };
   const changes = () => cluster.log.filter(({ message }) => message === "taken in again").length;
   await write(1, 60);
+  expect(
+    (await cluster.send(1, "POST", "/v1/cluster/restore", { headers: { "content-type": "application/x-ndjson" } }))
+      .body,
+  ).toMatchObject({ code: "precondition_failed", reason: "older_member" });
   // A node that has lost its storage stays out while old nodes could not follow.
   await cluster.five.wipe(5);
   await expect.poll(async () => (await cluster.own(5))?.state, PATIENCE).toBe("lost");

@@ -52,6 +52,10 @@ export function answerText(outcome: Outcome<CommandResult>): string {
       return `compacted ${result.compact_revision}`;
     case "compact_remove":
       return "removed";
+    case "restore_begin":
+    case "restore_rows":
+    case "restore_end":
+      return result.kind;
   }
 }
 

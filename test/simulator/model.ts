@@ -165,6 +165,10 @@ function runCommand(draft: Draft, command: Command): string {
       return `compacted ${model.compactRevision}`;
     case "compact_remove":
       return "removed";
+    case "restore_begin":
+    case "restore_rows":
+    case "restore_end":
+      throw new Error(`${command.kind} is no command of the model`);
   }
 }
 

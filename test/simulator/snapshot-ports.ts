@@ -25,7 +25,7 @@ export function snapshotPorts(
   world: World,
   host: Host,
   { touch, beforeRead, change }: Access,
-): Pick<NodeStorage, "snapshot" | "staging" | "scrub"> {
+): Pick<NodeStorage, "snapshot" | "staging" | "spool" | "scrub"> {
   const { counts, transfers } = world;
   return {
     snapshot: {
@@ -69,6 +69,22 @@ export function snapshotPorts(
           if (isReceiving(host)) transfers.abandoned += 1;
           host.disk.snapshots.staging.discard();
         }, undefined),
+    },
+    spool: {
+      begin: () => change(() => host.disk.snapshots.spool.begin(), false),
+      write: (changes) => change(() => host.disk.snapshots.spool.write(changes), undefined),
+      get(key) {
+        beforeRead();
+        return host.disk.snapshots.spool.get(key);
+      },
+      scan(range) {
+        beforeRead();
+        return host.disk.snapshots.spool.scan(range);
+      },
+      end() {
+        touch();
+        host.disk.snapshots.spool.end();
+      },
     },
     scrub: {
       step(rowsMax) {

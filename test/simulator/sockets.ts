@@ -193,6 +193,10 @@ export function createWatchers(world: World, instance: Instance): Watchers {
       }
       for (const socket of touched) savePositions(socket, positionsOf(socket.id));
     },
+    renamed() {
+      if (instance.turn === null || instance.turn.died !== null) return;
+      for (const socket of [...host.sockets]) if (socket.instance === instance) dropSocket(world, socket);
+    },
     drop(connection) {
       for (const socket of [...host.sockets]) {
         if (socket.instance === instance && socket.id === connection) dropSocket(world, socket);

@@ -48,13 +48,23 @@ const idleRuntime: Runtime = {
   },
   publishTopic() {},
   query: () => ({ ok: true, revision: 0, result: { kind: "revision" } }),
-  position: () => ({ clusterId: null, node: 1, leader: null, revision: 0, ready: false, halted: null }),
+  position: () => ({
+    clusterId: null,
+    node: 1,
+    leader: null,
+    revision: 0,
+    ready: false,
+    restoring: false,
+    halted: null,
+  }),
   status: () => ({ applied_index: 0, halted: null }) as NodeSummary,
   report: () => ({}) as NodeReport,
   administer: () => {},
   digestAt: () => null,
   changeMember: () => null,
   transferLeader: () => null,
+  backup: {} as Runtime["backup"],
+  spool: {} as Runtime["spool"],
 };
 
 function envelope(label: string): PeerEnvelope {

@@ -35,6 +35,7 @@ export function simulated(): TestDisk {
     scan: (range) => scanDisk(disk, range),
     snapshot: disk.snapshots.snapshot,
     staging: disk.snapshots.staging,
+    spool: disk.snapshots.spool,
     scrub: disk.snapshots.scrub,
     get stateHash() {
       return disk.snapshots.stateHash;

@@ -26,6 +26,8 @@ function full(disk: TestDisk, halted: string | null): { readonly storage: Storag
   if (first === undefined) throw new Error("the snapshot has no rows");
   turn(() => void storage.staging.begin(manifest));
   turn(() => void storage.staging.add(first));
+  turn(() => void storage.spool.begin());
+  turn(() => storage.spool.write([["k", "v"]]));
   if (halted !== null) turn(() => storage.write({ halted }));
   return { storage, model };
 }
@@ -49,6 +51,7 @@ export function resetContract(name: string, withDisk: WithDisk): void {
           expect(after.stateHash).toBe(0);
           expect(after.staging.state()).toBeNull();
           expect(after.snapshot.read(null, 1000)).toBeNull();
+          expect(after.spool.get("k")).toBeUndefined();
         }
         expect(loaded(disk)).toEqual({
           identity: AFTER,

@@ -6,6 +6,7 @@ import type { NodeStorage } from "../../src/node-object/ports.ts";
 import { logContract } from "./log-contract.ts";
 import { resetContract } from "./reset-contract.ts";
 import { snapshotContract } from "./snapshot-contract.ts";
+import { spoolContract } from "./spool-contract.ts";
 import { stagingContract } from "./staging-contract.ts";
 import { sumsContract } from "./sums-contract.ts";
 
@@ -26,6 +27,7 @@ export function storageContract(name: string, withDisk: WithDisk): void {
   logContract(name, withDisk);
   snapshotContract(name, withDisk);
   stagingContract(name, withDisk);
+  spoolContract(name, withDisk);
   sumsContract(name, withDisk);
   resetContract(name, withDisk);
 }

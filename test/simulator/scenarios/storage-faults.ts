@@ -62,6 +62,7 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
       },
       snapshot: storage.snapshot,
       staging: faultyStaging(faults, id, ports),
+      spool: storage.spool,
       scrub: {
         step(rowsMax) {
           faults.scrubs.set(id, (faults.scrubs.get(id) ?? 0) + 1);
