@@ -1,6 +1,6 @@
 /**
- * The administration of a cluster, as an entry of its own (`concord-edge/admin`): applications do not carry it. Over HTTP
- * alone. Needs the root token.
+ * The administration of a cluster and its backups, as an entry of its own (`concord-edge/admin`): applications do not carry
+ * it. Over HTTP alone. Needs the root token.
  */
 import type { AdminOutcome, ClusterStatus } from "../api/backend.ts";
 import { Caller } from "./caller.ts";
@@ -10,6 +10,14 @@ import { type CallOptions, type ConnectOptions, resolveOptions } from "./options
 
 export type { AdminOutcome, ClusterStatus, MembershipStatus, NodeStatus } from "../api/backend.ts";
 export { ConcordError } from "../base/errors.ts";
+export {
+  type Backup,
+  type BackupOptions,
+  openBackup,
+  type Restored,
+  type RestoreOptions,
+  restoreBackup,
+} from "./backup.ts";
 export type { CallOptions, ConnectOptions } from "./options.ts";
 
 /**

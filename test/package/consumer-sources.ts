@@ -6,7 +6,7 @@
 /** Runs on any Node from 20: every primitive once, against a cluster in the same process. Prints what it saw. */
 export const SCRIPT = `
 import { Concord, ConcordError } from "concord-edge/client";
-import { ConcordAdmin, ConcordError as AdminError } from "concord-edge/admin";
+import { ConcordAdmin, ConcordError as AdminError, openBackup } from "concord-edge/admin";
 import { startTestCluster } from "concord-edge/testing";
 
 const cluster = await startTestCluster({ seed: 7 });
@@ -41,6 +41,8 @@ try {
 }
 const admin = ConcordAdmin.connect({ fetch: (request) => cluster.fetch(request), clock: cluster.clock });
 saw.voters = (await admin.cluster.status()).membership.voters;
+const { text } = await openBackup({ fetch: (request) => cluster.fetch(request) });
+saw.backup = (await new Response(text).text()).trimEnd().split("\\n").at(-1).startsWith('{"end":');
 await concord.close();
 await cluster.close();
 console.log(JSON.stringify(saw));
@@ -54,6 +56,7 @@ export const SCRIPT_SAW = {
   events: ["put", "delete"],
   error: "unknown_lease",
   voters: [1, 2, 3, 4, 5],
+  backup: true,
 };
 
 /** Compiles against the declarations of the client and of the test cluster. */
