@@ -4,8 +4,18 @@ import { createServer } from "node:net";
 export const HOST = "127.0.0.1";
 
 /** Whether a server could listen on `port` right now. @throws Error if this machine has no such address */
-export async function isPortFree(port: number, host = HOST): Promise<boolean> {
-  return (await tryListen(port, host)) !== null;
+export function isPortFree(port: number, host = HOST): Promise<boolean> {
+  return new Promise((settle, fail) => {
+    const server = createServer();
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE" || error.code === "EACCES") settle(false);
+      else fail(error);
+    });
+    // An IPv6 address has brackets wherever a port may follow, and only there.
+    server.listen({ host: host.replace(/^\[(.*)\]$/, "$1"), port, exclusive: true }, () => {
+      server.close(() => settle(true));
+    });
+  });
 }
 
 /** Whether only programs of this machine reach that address. */
@@ -26,28 +36,10 @@ export async function freePortsFrom(count: number): Promise<number> {
     while (free < count && (await isPortFree(first + free))) free += 1;
     if (free === count) return first;
   }
-  throw new Error(`no ${count} ports in a row of ${HOST} can be listened on`);
+  throw new Error(`found no ${count} ports in a row of ${HOST} that can be listened on`);
 }
 
-/** A port that is free now; another process may take it before it is used. */
-export async function freePort(): Promise<number> {
-  const port = await tryListen(0, HOST);
-  if (port === null) throw new Error(`no port of ${HOST} can be listened on`);
-  return port;
-}
-
-function tryListen(port: number, host: string): Promise<number | null> {
-  return new Promise((settle, fail) => {
-    const server = createServer();
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === "EADDRINUSE" || error.code === "EACCES") settle(null);
-      else fail(error);
-    });
-    // An IPv6 address has brackets wherever a port may follow, and only there.
-    server.listen({ host: host.replace(/^\[(.*)\]$/, "$1"), port, exclusive: true }, () => {
-      const address = server.address();
-      const bound = typeof address === "object" && address !== null ? address.port : port;
-      server.close(() => settle(bound));
-    });
-  });
+/** A port that is free now and stays so unless another server takes it. */
+export function freePort(): Promise<number> {
+  return freePortsFrom(1);
 }

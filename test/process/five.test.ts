@@ -11,7 +11,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { LockHeldError } from "../../scripts/exclusive-lock.mjs";
 import { type Bundle, buildBundle } from "../../scripts/local-cluster/bundle.ts";
 import { startFive } from "../../scripts/local-cluster/five.ts";
-import { freePort } from "../../scripts/local-cluster/ports.ts";
+import { freePort, freePortsFrom } from "../../scripts/local-cluster/ports.ts";
 import { NODE_IDS, VerbError } from "../../scripts/local-cluster/verbs.ts";
 import { startWorkerd } from "../../scripts/local-cluster/workerd.ts";
 import { Concord } from "../../src/client/index.ts";
@@ -229,10 +229,12 @@ test("a leader that is heard but hears nobody gives way (S06)", async () => {
 test("a data folder in use, and a port in use, are refused; what cannot be done says why", async () => {
   const again = startFive({ folder: join(folder, "five"), bundle });
   await expect(again).rejects.toBeInstanceOf(LockHeldError);
+  // All five are free but the one that is taken here.
+  const first = await freePortsFrom(NODE_IDS.length);
+  const port = first + 2;
   const server = createServer();
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  const { port } = server.address() as { port: number };
-  const other = startFive({ folder: join(folder, "other"), bundle, basePort: port - 3 });
+  await new Promise<void>((listening) => server.listen(port, "127.0.0.1", listening));
+  const other = startFive({ folder: join(folder, "other"), bundle, basePort: first - 1 });
   await expect(other).rejects.toThrow(`port ${port} of 127.0.0.1 is in use`);
   server.close();
   // Nothing is left running or locked by it.

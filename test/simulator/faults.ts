@@ -4,7 +4,7 @@ import { PROTOCOL_MAX, PROTOCOL_MIN } from "../../src/node-object/versions.ts";
 import { corruptDisk } from "./corruption.ts";
 import { push } from "./event-queue.ts";
 import type { FaultKind } from "./fault-kinds.ts";
-import type { Host, World } from "./host.ts";
+import { type Host, hostOf, type World } from "./host.ts";
 import { canSpare } from "./membership.ts";
 import { calm, cut, mend, mendAll } from "./network.ts";
 import { changeSomeMember, transferLeadership } from "./operator.ts";
@@ -34,6 +34,9 @@ const READ_ERROR_SHARE = 0.25;
 const OLD_SHARE = 0.6;
 /** Of the faults that would strike during a rest: nobody falls asleep in a storm. */
 const REST_SHARE = 0.95;
+/** Of the transfers of snapshots, those that a fault is aimed at; so long after their beginning at most. */
+const IN_FLIGHT_SHARE = 0.6;
+const IN_FLIGHT_MS_MAX = 20;
 
 /** Kinds that are rates, not events. */
 const RATES: ReadonlySet<FaultKind> = new Set([
@@ -80,12 +83,30 @@ export function startFaults(faults: Faults): void {
   timing.replyLostRate = has("reply_lost") ? 0.03 : 0;
   world.alarmLateRate = has("alarm_late") ? 0.5 : 0;
   world.alarmRepeatRate = has("alarm_repeated") ? 0.5 : 0;
-  if (faults.events.length > 0) scheduleFault(faults);
+  if (faults.events.length > 0) {
+    scheduleFault(faults);
+    world.transfers.onBegun = () => scheduleFaultInFlight(faults);
+  }
   scheduleRest(faults);
 }
 
+/** A transfer lasts for milliseconds: left to chance, most kinds of faults would hardly ever strike during one. */
+function scheduleFaultInFlight(faults: Faults): void {
+  const { world } = faults;
+  if (nextFloat(world.random) > IN_FLIGHT_SHARE) return;
+  scheduleAct(world, world.now + nextFloat(world.random) * IN_FLIGHT_MS_MAX, "fault in flight", () => {
+    if (faults.active) injectAny(faults);
+  });
+}
+
+function injectAny(faults: Faults): void {
+  const { world, events } = faults;
+  const kind = events[nextInteger(world.random, 0, events.length - 1)]!;
+  if (inject(faults, kind)) world.counts.add(kind);
+}
+
 function scheduleFault(faults: Faults): void {
-  const { world, profile, events } = faults;
+  const { world, profile } = faults;
   const { random } = world;
   const delay = -Math.log(1 - nextFloat(world.random)) * profile.faultEveryMs;
   scheduleAct(world, world.now + delay, "fault", () => {
@@ -94,8 +115,7 @@ function scheduleFault(faults: Faults): void {
       scheduleFault(faults);
       return;
     }
-    const kind = events[nextInteger(world.random, 0, events.length - 1)]!;
-    if (inject(faults, kind)) world.counts.add(kind);
+    injectAny(faults);
     scheduleFault(faults);
   });
 }
@@ -123,8 +143,11 @@ function inject(faults: Faults, kind: FaultKind): boolean {
       pauseHost(world, host, nextFloat(random) < 0.5 ? nextFloat(random) * 100 : nextFloat(random) * 1500);
       return true;
     case "clock_jump":
-      if (host.id > profile.wrongClocks) return false;
-      jumpWallClock(world, host, Math.floor((nextFloat(random) - 0.4) * (nextFloat(random) < 0.5 ? 3000 : 30_000)));
+      jumpWallClock(
+        world,
+        hostOf(world, nextInteger(random, 1, profile.wrongClocks)),
+        Math.floor((nextFloat(random) - 0.4) * (nextFloat(random) < 0.5 ? 3000 : 30_000)),
+      );
       return true;
     case "clock_drift":
       setClockRate(world, host, 0.7 + nextFloat(random) * 0.7);

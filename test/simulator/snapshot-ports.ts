@@ -8,10 +8,12 @@ export interface Transfers {
   /** Given up, or lost with the disk. */
   abandoned: number;
   installs: number;
+  /** Called when one begins. */
+  onBegun: (() => void) | null;
 }
 
 export function createTransfers(): Transfers {
-  return { begun: 0, finished: 0, abandoned: 0, installs: 0 };
+  return { begun: 0, finished: 0, abandoned: 0, installs: 0, onBegun: null };
 }
 
 /** What the ports do around each use of the storage (turn.ts). */
@@ -51,6 +53,7 @@ export function snapshotPorts(
           if (begun) {
             transfers.begun += 1;
             counts.add("snapshot_in_flight");
+            transfers.onBegun?.();
           }
           return begun;
         }, false),

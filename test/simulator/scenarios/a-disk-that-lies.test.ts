@@ -19,11 +19,12 @@ import {
 import { FLUSHED_MS, formed, type Stage } from "./stage.ts";
 import { codeOf, put } from "./vocabulary.ts";
 
-/** Two passes through a small state, one step a second. */
-const FOUND_MS = 3000;
+const HOUSEKEEPING_MS = 1000;
+/** Two passes through a small state, and some. */
+const FOUND_MS = 3 * HOUSEKEEPING_MS;
 
 function written(): Stage {
-  const stage = formed(SHORT_LOG);
+  const stage = formed({ ...SHORT_LOG, housekeepingMs: HOUSEKEEPING_MS });
   const [leader] = stage.cast();
   writeMany(stage, leader, 20);
   stage.settle();

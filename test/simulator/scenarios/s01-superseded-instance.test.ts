@@ -25,10 +25,6 @@ function splitBrain(fence: boolean): Split {
   stage.written(oldLeader, put("k", 1));
   stage.settle();
   stage.run(FLUSHED_MS); // or A would end by its own flush
-  // Nor does A touch its storage of its own accord for a second: the others elect sooner than that.
-  const scrubs = stage.scrubs.get(oldLeader);
-  stage.until("A has looked at its rows", () => stage.scrubs.get(oldLeader) !== scrubs);
-  stage.run(5); // and what that wrote is durable
   const old = stage.supersede(oldLeader);
   stage.cutBothWays([newLeader, third], rest);
   stage.rules = [

@@ -76,7 +76,6 @@ export class Stage implements StorageFaults {
   held: { readonly envelope: PeerEnvelope; readonly sender: Instance }[] = [];
   onStatement: StorageFaults["onStatement"] = null;
   corrupt: StorageFaults["corrupt"] = null;
-  readonly scrubs = new Map<NodeId, number>();
   readonly halted = new Map<NodeId, string>();
 
   constructor(options: StageOptions = {}) {

@@ -27,8 +27,6 @@ export interface StorageFaults {
   onStatement: ((statement: Statement) => StatementFault) | null;
   /** Makes reads of a node's storage meet a row that fails its checksum. */
   corrupt: ((node: NodeId, what: "load" | "log" | "row") => boolean) | null;
-  /** How often each node has looked at its rows in passing (housekeeping.ts). */
-  readonly scrubs: Map<NodeId, number>;
   /** Why each halted node has halted. */
   readonly halted: Map<NodeId, string>;
 }
@@ -63,12 +61,7 @@ export function faultyPorts(faults: StorageFaults, host: Host, ports: Ports, con
       snapshot: storage.snapshot,
       staging: faultyStaging(faults, id, ports),
       spool: storage.spool,
-      scrub: {
-        step(rowsMax) {
-          faults.scrubs.set(id, (faults.scrubs.get(id) ?? 0) + 1);
-          return storage.scrub.step(rowsMax);
-        },
-      },
+      scrub: storage.scrub,
       get stateHash() {
         return storage.stateHash;
       },
