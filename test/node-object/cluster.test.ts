@@ -1,6 +1,7 @@
 /** Five real nodes in the Workers runtime: forming, serving, and what is left of it when nodes go. */
 import { abortAllDurableObjects, env, reset, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test } from "vitest";
+import { FORMAT_VERSION, PROTOCOL_MAX } from "../../src/node-object/versions.ts";
 import { NODES, TestCluster } from "./cluster-harness.ts";
 import { eventually } from "./eventually.ts";
 import { lines, quietConsole } from "./quiet-console.ts";
@@ -53,7 +54,13 @@ describe("a new cluster", () => {
     expect(nodes.find(({ id }) => id === leader)?.last_contact_ms).toBe(0);
     for (const node of nodes) {
       expect(node.last_contact_ms).toBeLessThan(1000);
-      expect(node).toMatchObject({ member: "voter", first_index: 1, format: 2, protocol: 1, colo: null });
+      expect(node).toMatchObject({
+        member: "voter",
+        first_index: 1,
+        format: FORMAT_VERSION,
+        protocol: PROTOCOL_MAX,
+        colo: null,
+      });
       expect(node).toMatchObject({ snapshot_out: null, snapshot_in: null });
     }
   });
