@@ -2,7 +2,6 @@
  * Every limit of the system, in one place, with its unit (design 01 §5).
  * Admission limits may be lowered by configuration at the edge; apply never reads them (S12).
  */
-import { assert } from "./assert.ts";
 
 export const KEY_BYTES_MAX = 4096;
 export const VALUE_BYTES_MAX = 1 << 20;
@@ -87,12 +86,3 @@ export const SKEW_MS_MAX = 1000;
 /** Proposals that the leader holds un-committed before it answers `overloaded`. */
 export const PROPOSALS_IN_FLIGHT_MAX = 8192;
 export const PROPOSALS_IN_FLIGHT_BYTES_MAX = 32 << 20;
-
-assert(PROMOTION_LAG_ENTRIES_MAX <= APPEND_ENTRIES_MAX, "a new voter is one append behind at most");
-assert(TXN_BYTES_MAX < LOG_ROW_BYTES_MAX, "one entry fits one log row");
-assert(VALUE_BYTES_MAX + METADATA_BYTES_MAX + KEY_BYTES_MAX < TXN_BYTES_MAX, "the largest put fits one txn");
-assert(LEASE_KEYS_MAX <= LEASE_EXPIRE_KEYS_MAX, "the largest lease fits one expiry");
-assert(LEASE_EXPIRE_KEYS_MAX <= DELETE_KEYS_MAX, "the events of one expiry have op indexes");
-assert(HISTORY_MARK_BYTES_MAX < COMPACTION_HISTORY_BYTES_DEFAULT, "marks are finer than what they bound");
-assert(6 * RESTORE_ENTRY_UNITS_MAX < TXN_BYTES_MAX, "rows of a restore fit an entry, also as escapes");
-assert(BODY_BYTES_MAX > TXN_BYTES_MAX, "a txn of the largest size fits a request body");

@@ -1,7 +1,7 @@
 /**
- * The operations of the database by name, with what goes in and what comes out: the methods of the session, and `administer`, which goes
- * over HTTP alone. Both
- * transports carry them, so whoever calls knows nothing of paths, headers or sockets. Types only; the names are the wire.
+ * The operations of the database by name, with what goes in and what comes out: the methods of the session, and `administer`,
+ * which goes over HTTP alone. Both transports carry the others, so whoever calls knows nothing of paths, headers or sockets.
+ * Types only; the names are the wire.
  */
 import type { AdminOutcome, ClusterStatus } from "../api/backend.ts";
 import type {

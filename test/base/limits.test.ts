@@ -31,6 +31,23 @@ describe("limits", () => {
     expect(record).toBeLessThan(limits.REPLY_BYTES_MAX);
   });
 
+  test("a new voter is one append behind at most", () => {
+    expect(limits.PROMOTION_LAG_ENTRIES_MAX).toBeLessThanOrEqual(limits.APPEND_ENTRIES_MAX);
+  });
+
+  test("the largest lease fits one expiry, whose events all have op indexes", () => {
+    expect(limits.LEASE_KEYS_MAX).toBeLessThanOrEqual(limits.LEASE_EXPIRE_KEYS_MAX);
+    expect(limits.LEASE_EXPIRE_KEYS_MAX).toBeLessThanOrEqual(limits.DELETE_KEYS_MAX);
+  });
+
+  test("history marks are finer than what they bound", () => {
+    expect(limits.HISTORY_MARK_BYTES_MAX).toBeLessThan(limits.COMPACTION_HISTORY_BYTES_DEFAULT);
+  });
+
+  test("rows of a restore fit an entry, also if all of them is escapes", () => {
+    expect(6 * limits.RESTORE_ENTRY_UNITS_MAX).toBeLessThan(limits.TXN_BYTES_MAX);
+  });
+
   test("defaults lie within their limits", () => {
     expect(limits.RANGE_LIMIT_DEFAULT).toBeLessThanOrEqual(limits.RANGE_LIMIT_MAX);
     expect(limits.LEASE_TTL_S_MIN).toBeLessThan(limits.LEASE_TTL_S_MAX);

@@ -53,7 +53,8 @@ export async function startWorkerdCluster(
   }
 }
 
-function structured(line: string): { message: string; object: string } | null {
+/** Of a line that a node wrote; null for anything else. */
+export function structured(line: string): { message: string; object: string } | null {
   const start = line.indexOf("{");
   if (start < 0) return null;
   try {

@@ -66,6 +66,11 @@ export const DATABASE_MUTANTS: readonly Mutant[] = [
     mutation: { step: sleepRegardless },
     profile: { kinds: ["quiescence"], quiesceAfterMs: 600, watchers: 5, size: 5 },
   },
+  {
+    name: "quiesce before the last entry is everywhere",
+    mutation: { step: followRegardless },
+    profile: { kinds: ["quiescence"], quiesceAfterMs: 600, watchers: 0, size: 5 },
+  },
 ];
 
 // --- around apply ----------------------------------------------------------------------------------------------------
@@ -187,5 +192,15 @@ function sleepRegardless(real: Step): Step {
     const output = real(state, event, nowMs, wallMs);
     for (const [id, progress] of before) Object.assign(role.progress.get(id) ?? {}, progress);
     return output;
+  };
+}
+
+/** Nor does a follower look whether it has all that its leader has. */
+function followRegardless(real: Step): Step {
+  const sleep = sleepRegardless(real);
+  return (state, event, nowMs, wallMs) => {
+    if (event.kind !== "message" || event.message.kind !== "quiesce") return sleep(state, event, nowMs, wallMs);
+    const message = { ...event.message, index: state.commit, commit: state.commit };
+    return real(state, { ...event, message }, nowMs, wallMs);
   };
 }

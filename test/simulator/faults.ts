@@ -35,7 +35,8 @@ const OLD_SHARE = 0.6;
 /** Of the faults that would strike during a rest: nobody falls asleep in a storm. */
 const REST_SHARE = 0.95;
 /** Of the transfers of snapshots, those that a fault is aimed at; so long after their beginning at most. */
-const IN_FLIGHT_SHARE = 0.6;
+const IN_FLIGHT_SHARE = 0.8;
+const IN_FLIGHT_TRIES = 4;
 const IN_FLIGHT_MS_MAX = 20;
 
 /** Kinds that are rates, not events. */
@@ -95,14 +96,17 @@ function scheduleFaultInFlight(faults: Faults): void {
   const { world } = faults;
   if (nextFloat(world.random) > IN_FLIGHT_SHARE) return;
   scheduleAct(world, world.now + nextFloat(world.random) * IN_FLIGHT_MS_MAX, "fault in flight", () => {
-    if (faults.active) injectAny(faults);
+    // Some of the rarest can seldom be done.
+    for (let tries = 0; faults.active && tries < IN_FLIGHT_TRIES && !injectAny(faults); tries += 1);
   });
 }
 
-function injectAny(faults: Faults): void {
+function injectAny(faults: Faults): boolean {
   const { world, events } = faults;
   const kind = events[nextInteger(world.random, 0, events.length - 1)]!;
-  if (inject(faults, kind)) world.counts.add(kind);
+  const isDone = inject(faults, kind);
+  if (isDone) world.counts.add(kind);
+  return isDone;
 }
 
 function scheduleFault(faults: Faults): void {
@@ -162,7 +166,8 @@ function inject(faults: Faults, kind: FaultKind): boolean {
     case "version_mix":
       return upgrade(world, host);
     case "disk_corruption":
-      return corruptDisk(world, host);
+      // One that is just writing cannot be struck.
+      return [host, ...world.hosts].some((one) => corruptDisk(world, one));
     case "membership_change":
       return changeSomeMember(world);
     case "leader_transfer":
