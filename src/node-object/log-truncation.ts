@@ -1,19 +1,22 @@
 /**
  * How much of the log a node keeps (design 02 §5): enough for members that are a little behind, not more.
  *
- * G1. Never an entry whose effect is not durable here, for the log replays it; never one that a member which is heard and
- *     follows the log still needs, or one behind a snapshot that such a member fetches. For one that is not heard any
- *     more it stays for a while (snapshot-source.ts V4).
+ * G1. Never an entry whose effect is not durable here, for the log replays it; never one that a member which was heard
+ *     lately and follows the log still needs, or one behind a snapshot that a member fetches or has just fetched. Lately:
+ *     who takes in a large state is silent now and then, and would need the next snapshot at once.
  * G2. Beyond `entries` behind that, or beyond `bytes` in all whoever needs it: who is further behind gets a snapshot.
  * G3. In steps of a tenth, so that it costs one write now and then.
  */
-import { snapshotPeers } from "../raft/snapshots.ts";
-import { isReachable } from "../raft/state.ts";
+import { membershipOf } from "../raft/state.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { holdsRows } from "./snapshot-source.ts";
 import { olderMembers } from "./versions.ts";
 
 const STEP_SHARE = 1 / 10;
+/** So many times the election timeout a voter may be silent. */
+const SILENT_ELECTIONS_MAX = 5;
+/** A learner may have taken in a large state, and would take in another one. */
+const LEARNER_SILENT_MS_MAX = 60_000;
 
 /** Called in every turn; compares a few numbers unless there is something to do. */
 export function truncateLog(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
@@ -28,7 +31,7 @@ function byCount(state: NodeState, running: Running, nowMs: number): number {
   const { logKeepEntries } = state.config;
   const least = raft.log.base.index + Math.max(1, Math.floor(logKeepEntries * STEP_SHARE));
   if (durableIndex - logKeepEntries < least) return 0;
-  const through = Math.min(durableIndex, raft.commit, neededFrom(running, nowMs)) - logKeepEntries;
+  const through = Math.min(durableIndex, raft.commit, neededFrom(state, running, nowMs)) - logKeepEntries;
   return through < least ? 0 : through;
 }
 
@@ -40,14 +43,19 @@ function bySize(state: NodeState, running: Running): number {
   return Math.min(running.durableIndex, running.raft.commit, first - 1);
 }
 
-/** The last entry that everybody who is heard has, and the one that is being served stands at. */
-function neededFrom(running: Running, nowMs: number): number {
+/** The last entry that all have who were heard lately, and the one that is being served stands at. */
+function neededFrom({ config }: NodeState, running: Running, nowMs: number): number {
   const { raft, served } = running;
-  const isServed = served !== null && (holdsRows(running, nowMs) || snapshotPeers(raft, nowMs).length > 0);
-  let index = isServed ? served.manifest.position.index : Number.POSITIVE_INFINITY;
+  const position = served?.manifest.position.index ?? Number.POSITIVE_INFINITY;
+  let index = holdsRows(running, nowMs) ? position : Number.POSITIVE_INFINITY;
   if (raft.role.kind !== "leader") return index;
-  for (const progress of raft.role.progress.values()) {
-    if (progress.kind !== "snapshot" && isReachable(raft, progress, nowMs)) index = Math.min(index, progress.match);
+  const { learners } = membershipOf(raft);
+  for (const [id, progress] of raft.role.progress) {
+    const silentMsMax = learners.includes(id)
+      ? LEARNER_SILENT_MS_MAX
+      : SILENT_ELECTIONS_MAX * config.electionTimeoutMsMax;
+    if (progress.heardAtMs + silentMsMax < nowMs) continue;
+    index = Math.min(index, progress.kind === "snapshot" ? position : progress.match);
   }
   return index;
 }

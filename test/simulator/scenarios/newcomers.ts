@@ -5,9 +5,10 @@ import type { NodeId } from "../../../src/raft/types.ts";
 import { FLUSHED_MS, type Stage, type StageOptions } from "./stage.ts";
 import { put } from "./vocabulary.ts";
 
-/** Who misses a few dozen entries gets a snapshot, and it comes in several chunks. */
-export const SHORT_LOG = { logKeepEntries: 10, chunkBytesMax: 1200 } satisfies StageOptions;
+/** Who misses a few dozen entries gets a snapshot, however lately it was heard, and it comes in several chunks. */
+export const SHORT_LOG = { logKeepEntries: 10, logKeepBytes: 2000, chunkBytesMax: 1200 } satisfies StageOptions;
 
+const LAST_COUNT = 5;
 /** Several heartbeats. */
 const HEARD_MS = 200;
 
@@ -20,7 +21,10 @@ export function writeMany(stage: Stage, node: NodeId, count: number, key = "k"):
 export function leaveBehind(stage: Stage, node: NodeId, count = 60): void {
   stage.run(HEARD_MS); // whatever it got lately, the leader knows that it has it
   stage.isolate(node);
-  writeMany(stage, stage.leader() ?? 0, count);
+  const leader = stage.leader() ?? 0;
+  writeMany(stage, leader, count - LAST_COUNT);
+  stage.run(FLUSHED_MS); // the log is cut where a write finds it too long, and not behind what is on the disk
+  writeMany(stage, leader, LAST_COUNT);
   const last = stage.host(node).disk.log.at(-1)?.index ?? baseOf(stage, node);
   const others = stage.ids.filter((id) => id !== node && stage.host(id).live !== null);
   stage.until("the logs of the others begin behind it", () => others.every((id) => baseOf(stage, id) > last));
