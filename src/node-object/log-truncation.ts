@@ -2,21 +2,20 @@
  * How much of the log a node keeps (design 02 §5): enough for members that are a little behind, not more.
  *
  * G1. Never an entry whose effect is not durable here, for the log replays it; never one that a member which was heard
- *     lately and follows the log still needs, or one behind a snapshot that a member fetches or has just fetched. Lately:
- *     who takes in a large state is silent now and then, and would need the next snapshot at once.
+ *     lately and follows the log still needs, or one behind a snapshot that a member fetches: who takes in a large state is
+ *     silent now and then, and would need the next snapshot at once. While there is a learner no node drops what has come
+ *     since it became one: the leader of tomorrow goes on with it.
  * G2. Beyond `entries` behind that, or beyond `bytes` in all whoever needs it: who is further behind gets a snapshot.
  * G3. In steps of a tenth, so that it costs one write now and then.
  */
-import { membershipOf } from "../raft/state.ts";
+import { newestMembership } from "../raft/log.ts";
 import type { Drive, NodeState, Running } from "./runtime-state.ts";
 import { holdsRows } from "./snapshot-source.ts";
 import { olderMembers } from "./versions.ts";
 
 const STEP_SHARE = 1 / 10;
-/** So many times the election timeout a voter may be silent. */
+/** So many times the election timeout a member may be silent. */
 const SILENT_ELECTIONS_MAX = 5;
-/** A learner may have taken in a large state, and would take in another one. */
-const LEARNER_SILENT_MS_MAX = 60_000;
 
 /** Called in every turn; compares a few numbers unless there is something to do. */
 export function truncateLog(state: NodeState, running: Running, nowMs: number, drive: Drive): void {
@@ -48,14 +47,12 @@ function neededFrom({ config }: NodeState, running: Running, nowMs: number): num
   const { raft, served } = running;
   const position = served?.manifest.position.index ?? Number.POSITIVE_INFINITY;
   let index = holdsRows(running, nowMs) ? position : Number.POSITIVE_INFINITY;
+  const newest = newestMembership(raft.log);
+  if (newest.membership.learners.length > 0) index = Math.min(index, newest.index);
   if (raft.role.kind !== "leader") return index;
-  const { learners } = membershipOf(raft);
-  for (const [id, progress] of raft.role.progress) {
-    const silentMsMax = learners.includes(id)
-      ? LEARNER_SILENT_MS_MAX
-      : SILENT_ELECTIONS_MAX * config.electionTimeoutMsMax;
-    if (progress.heardAtMs + silentMsMax < nowMs) continue;
-    index = Math.min(index, progress.kind === "snapshot" ? position : progress.match);
+  for (const progress of raft.role.progress.values()) {
+    const isHeard = progress.heardAtMs + SILENT_ELECTIONS_MAX * config.electionTimeoutMsMax >= nowMs;
+    if (isHeard) index = Math.min(index, progress.kind === "snapshot" ? position : progress.match);
   }
   return index;
 }

@@ -84,6 +84,10 @@ test("a learner that is silent for long when it has taken a snapshot in needs no
     stage.run(pause);
   }
   expect(stage.status(node).member).not.toBe("voter");
+  // Nor does it matter who leads by then.
+  stage.crash(leader);
+  stage.until("another leads", () => ![null, leader].includes(stage.leader()));
+  stage.start(leader);
   stage.rules = [];
   stage.heal();
   stage.until("it votes again", () => stage.status(node).member === "voter");
