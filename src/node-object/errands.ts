@@ -52,7 +52,9 @@ export type ErrandRefusal =
   | "not_all_empty"
   /** The node belongs to another cluster. */
   | "other_cluster"
-  | "halted";
+  | "halted"
+  /** So many are open that no more are taken. */
+  | "too_many";
 
 export type ErrandReply =
   | {
@@ -77,6 +79,9 @@ export interface OpenErrand {
     | { readonly kind: "handing_over"; readonly term: number }
     | { readonly kind: "forming" };
 }
+
+/** Whoever has more to ask waits for answers. */
+const OPEN_ERRANDS_MAX = 64;
 
 /** What may be otherwise a moment later. */
 const PASSING: ReadonlySet<ErrandRefusal> = new Set([
@@ -107,6 +112,10 @@ export function openErrand(state: NodeState, { errand, timeoutMs, respond }: Err
   }
   if (errand.kind === "give_up") {
     giveUp(state, errand, respond);
+    return;
+  }
+  if (state.errands.length >= OPEN_ERRANDS_MAX) {
+    respond(refused("too_many"));
     return;
   }
   if (errand.kind === "init") {

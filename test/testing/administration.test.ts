@@ -75,6 +75,16 @@ describe("forming with fewer nodes", () => {
     await cluster.close();
   });
 
+  test("takes so many requests at a time, and refuses the others at once", async () => {
+    const cluster = await startTestCluster({ seed: 5 });
+    const leader = cluster.leader() ?? 0;
+    await cluster.partition([[leader], cluster.nodes.filter((id) => id !== leader)]);
+    const asked = Array.from({ length: 70 }, () => ask(cluster, leader, "members", { remove: leader === 1 ? 2 : 1 }));
+    const reasons = (await Promise.all(asked)).map(({ body }) => body.reason ?? body.code ?? body.outcome);
+    expect(reasons.filter((reason) => reason === "too_many").length).toBe(6);
+    await cluster.close();
+  });
+
   test("one node is a cluster; it is never asked to give up its state", async () => {
     const cluster = new TestCluster();
     await cluster.partition([[1], [2]]);
