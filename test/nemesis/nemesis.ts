@@ -50,7 +50,7 @@ export async function runNemesis(options: NemesisOptions): Promise<void> {
     for (const { kind } of round.faults) report.faults.set(kind, (report.faults.get(kind) ?? 0) + 1);
     report.rounds += 1;
     for (const act of acts) await act.end();
-    const wiped = round.faults.flatMap((fault) => (fault.kind === "wipe" ? fault.order.slice(0, 1) : []));
+    const wiped = acts.flatMap((act) => act.wiped);
     const ms = await recovered(witness, wiped);
     if (ms > report.slowestRecovery.ms) report.slowestRecovery = { ms, faults: text };
     options.onLine(`a majority serves after ${ms} ms; ${options.progress()}`);
@@ -67,6 +67,8 @@ export async function healAll(five: FiveCluster): Promise<void> {
 
 interface Act {
   readonly text: string;
+  /** Whose storage is gone. */
+  readonly wiped: readonly number[];
   begin(): Promise<void>;
   end(): Promise<void>;
 }
@@ -78,16 +80,19 @@ function actOf(five: FiveCluster, fault: Fault, leader: number | null): Act {
   const [first = 0, second = 0, third = 0] = order;
   const cut = (text: string, begin: () => Promise<void>): Act => ({
     text: `${kind}: ${text}`,
+    wiped: [],
     begin,
     end: () => five.heal(),
   });
   const kill = (...nodes: number[]): Act => ({
     text: `${kind}: ${nodes}`,
+    wiped: [],
     begin: () => five.kill(...nodes),
     end: () => five.restart(...nodes),
   });
   const pause = (...nodes: number[]): Act => ({
     text: `${kind}: ${nodes}`,
+    wiped: [],
     begin: () => each(nodes, (node) => five.pause(node)),
     end: () => each(nodes, (node) => five.resume(node)),
   });
@@ -105,7 +110,12 @@ function actOf(five: FiveCluster, fault: Fault, leader: number | null): Act {
     case "pause three":
       return pause(first, second, third);
     case "restart one":
-      return { text: `${kind}: ${first}`, begin: () => five.restart(first), end: () => Promise.resolve() };
+      return {
+        text: `${kind}: ${first}`,
+        wiped: [],
+        begin: () => five.restart(first),
+        end: () => Promise.resolve(),
+      };
     case "isolate":
       return cut(`${first}`, () => five.partition([[first], order.slice(1)]));
     case "split":
@@ -117,7 +127,12 @@ function actOf(five: FiveCluster, fault: Fault, leader: number | null): Act {
     case "deaf":
       return cut(`${first}`, () => each(order.slice(1), (node) => five.oneWay(node, first)));
     case "wipe":
-      return { text: `${kind}: ${first}`, begin: () => five.wipe(first), end: () => Promise.resolve() };
+      return {
+        text: `${kind}: ${first}`,
+        wiped: [first],
+        begin: () => five.wipe(first),
+        end: () => Promise.resolve(),
+      };
   }
 }
 
