@@ -3,12 +3,14 @@
  * until a signal ends it. It serves the five nodes, or, with NODE_ID, PEERS and CLUSTER_SECRET in the environment, one of
  * them, whose peers are processes like it on other machines (docs/operations.md).
  *
- * Takes the root token, if there is to be one, from CONCORD_ROOT_TOKEN.
+ * Takes the root token, if there is to be one, from CONCORD_ROOT_TOKEN, and the settings of the nodes (docs/operations.md)
+ * from the variables of their names, where they are to differ from wrangler.toml.
  */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type SeparateNode, separateNodeOf } from "../../src/api/separate-node.ts";
+import type { NodeVariables } from "../../src/node-object/node-environment.ts";
 import { buildBundle } from "./bundle.ts";
 import { folderOf, parsed, portOf, runCommand, UsageError } from "./command-line.ts";
 import { HOST, isLoopback, isPortFree } from "./ports.ts";
@@ -19,6 +21,22 @@ import { startWorkerd } from "./workerd.ts";
 const PORT_DEFAULT = 8788;
 const NODES_COUNT = 5;
 const LEADER_WAIT_MS_MAX = 30_000;
+
+/** Settings of a node that its environment may name (src/node-object/node-environment.ts). */
+const SETTINGS: readonly (keyof NodeVariables)[] = [
+  "HEARTBEAT_MS",
+  "ELECTION_TIMEOUT_MS_MIN",
+  "ELECTION_TIMEOUT_MS_MAX",
+  "QUIESCE_AFTER_MS",
+  "QUOTA_BYTES",
+  "LOG_KEEP_ENTRIES",
+  "LOG_KEEP_BYTES",
+  "HOUSEKEEPING_MS",
+  "PROTOCOL_MAX",
+  "COMPACTION_KEEP_REVISIONS",
+  "COMPACTION_KEEP_MS",
+  "COMPACTION_HISTORY_BYTES",
+];
 
 const USAGE = `Usage: npm run workerd -- [--host ADDRESS] [--port N] [--data DIR]
 
@@ -36,6 +54,11 @@ interface Options {
   /** Empty: none. */
   readonly rootToken: string;
   readonly separate: SeparateNode | null;
+}
+
+function settingsOf(environment: NodeJS.ProcessEnv): Record<string, string> {
+  const set = SETTINGS.map((name) => [name, environment[name]] as const);
+  return Object.fromEntries(set.filter((one): one is readonly [keyof NodeVariables, string] => one[1] !== undefined));
 }
 
 /** @throws UsageError */
@@ -88,7 +111,7 @@ async function main(): Promise<void> {
     host,
     port,
     dataFolder,
-    variables: rootToken === "" ? {} : { CONCORD_ROOT_TOKEN: rootToken },
+    variables: { ...settingsOf(process.env), ...(rootToken === "" ? {} : { CONCORD_ROOT_TOKEN: rootToken }) },
     ...(separate === null ? {} : { separate: placeOf(separate) }),
     onLine: (line, stream) => process[stream].write(`${line}\n`),
   });

@@ -69,6 +69,8 @@ export interface ConnectionSink {
   /** In the order in which the client must see them. */
   onFrames(frames: readonly Frame[]): void;
   onTopic(message: TopicMessage): void;
+  /** The node lets go of a stream: nothing more comes, whoever reads it connects again. Sockets are closed by their host. */
+  onDropped?(): void;
 }
 
 /** One client's watches and topics on this node; `watchId` and topics are its own name space. */

@@ -133,6 +133,7 @@ async function streamWatch(context: ApiContext, subscription: ConnectionSubscrip
       else sendFrames(stream, connection, frames);
     },
     onTopic: () => {},
+    onDropped: () => stream?.end(),
   });
   const subscribed = connection.subscribe(subscription);
   // The first frames come at once: whether the start is compacted is known before the headers leave.
@@ -194,6 +195,7 @@ function streamTopic(context: ApiContext, topic: string): Response {
       const { text, seq } = admitted;
       stream?.send({ id: null, data: text, written: () => window.acknowledge(seq) });
     },
+    onDropped: () => stream?.end(),
   });
   try {
     connection.subscribeTopic(topic);

@@ -37,6 +37,7 @@ export const ADMIN_REFUSALS: Readonly<Record<Reason, string>> = {
   not_all_empty:
     "Not all of the named nodes have answered that they are empty, so nothing was formed. Start them all, then ask again.",
   other_cluster: "The node belongs to another cluster; its state stays as it is.",
+  superseded: "The node has been repaired or wiped meanwhile and has another storage by now; see GET /v1/cluster.",
   halted: "The node has halted; it has to be repaired, and forms nothing.",
   too_many: "That node is busy with as many requests of administrators as it takes; ask again when some are answered.",
   node_unreachable: "The node does not answer. Start it, then ask again.",

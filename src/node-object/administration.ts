@@ -23,12 +23,17 @@ export interface AdministrationParts {
   readonly position: () => NodePosition;
   /** Monotonic. */
   readonly nowMs: () => number;
+  readonly wait: (ms: number) => Promise<void>;
 }
 
 type Answered = Exclude<ErrandReply, { readonly kind: "elsewhere" | "refused" }>;
 
-/** Nodes asked for one errand, one after the other. */
-const HOPS_MAX = 5;
+/** Kept of the caller's time for the way back. */
+const RETURN_MS_MAX = 300;
+/** Between two questions where nobody knows of a leader: an election takes longer. */
+const PAUSE_MS = 100;
+/** Redirections in a row that are followed at once. */
+const HOPS_AT_ONCE_MAX = 2;
 
 /** @throws ConcordError */
 export async function administer(
@@ -36,7 +41,8 @@ export async function administer(
   action: AdminAction,
   timeoutMs: number,
 ): Promise<AdminOutcome> {
-  const deadlineMs = parts.nowMs() + timeoutMs;
+  // What comes of it is to be back with the caller in time.
+  const deadlineMs = parts.nowMs() + timeoutMs - Math.min(RETURN_MS_MAX, timeoutMs / 10);
   switch (action.kind) {
     case "add":
     case "remove":
@@ -78,7 +84,9 @@ async function repair(
   if (report === null) throw refusal("node_unreachable");
   if (report.status.halted === null && !force) throw refusal("not_halted");
   const { reply, admission } = await renew(parts, node, deadlineMs);
-  const done = answered(await askNode(parts, node, { kind: "give_up", ...admission }, deadlineMs));
+  const done = answered(
+    await askNode(parts, node, { kind: "give_up", ...admission, replaces: report.status.incarnation }, deadlineMs),
+  );
   const isMember = reply.kind === "done";
   const later = isMember
     ? "It is a learner now, takes in the state of the others and then votes again by itself."
@@ -124,18 +132,21 @@ async function leaderOrNothing<T>(ask: () => Promise<T>): Promise<T> {
 
 // --- asking ----------------------------------------------------------------------------------------------------------
 
-/** @throws ConcordError `no_leader`, `cluster_not_ready` */
+/** Until somebody who leads has answered, or the time is over. @throws ConcordError `no_leader`, `cluster_not_ready` */
 async function askLeader(
   parts: AdministrationParts,
   errand: Errand,
   deadlineMs: number,
 ): Promise<Exclude<ErrandReply, { readonly kind: "elsewhere" }>> {
   let next = parts.position().leader ?? (await someLeader(parts));
-  for (let hop = 0; hop < HOPS_MAX && parts.nowMs() < deadlineMs; hop += 1) {
+  for (let hops = 0; parts.nowMs() < deadlineMs; hops += 1) {
     const reply = await parts.ask(next, errand, Math.max(1, deadlineMs - parts.nowMs()));
     if (reply !== null && reply.kind !== "elsewhere") return reply;
     const named = reply?.leader ?? null;
-    next = named !== null && named !== next ? named : await someLeader(parts);
+    const isNew = named !== null && named !== next;
+    if (!isNew || hops >= HOPS_AT_ONCE_MAX)
+      await parts.wait(Math.min(PAUSE_MS, Math.max(0, deadlineMs - parts.nowMs())));
+    next = isNew ? named : await someLeader(parts);
   }
   throw new ConcordError({ code: "no_leader", detail: "No leader has answered in time; see GET /v1/cluster." });
 }

@@ -122,8 +122,9 @@ export class NodeBackend implements Backend {
   }
 
   async administer(action: AdminAction, { timeoutMs }: CallOptions): Promise<AdminOutcome> {
-    const { members, source, ask, nowMs } = this.#parts;
-    return await administer({ members, source, ask, nowMs, position: () => this.position() }, action, timeoutMs);
+    const { members, source, ask, nowMs, wait } = this.#parts;
+    const position = () => this.position();
+    return await administer({ members, source, ask, nowMs, wait, position }, action, timeoutMs);
   }
 
   async openBackup({ timeoutMs }: CallOptions): Promise<BackupSource> {

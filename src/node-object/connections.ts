@@ -126,7 +126,19 @@ export class Connections implements Watchers {
   }
 
   drop(connection: string): void {
-    this.#whileCalled(() => this.#clients.get(connection)?.close());
+    this.#whileCalled(() => this.#end(this.#clients.get(connection)));
+  }
+
+  /** All of them: topics alone are no reason to stay either. */
+  dropAll(): void {
+    this.#whileCalled(() => {
+      for (const client of [...this.#clients.values()]) this.#end(client);
+    });
+  }
+
+  #end(client: Client | undefined): void {
+    client?.sink.onDropped?.();
+    client?.close();
   }
 
   /** A stream belongs to one request, and ends with its watch. */

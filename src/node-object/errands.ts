@@ -30,7 +30,7 @@ export type Errand =
   | { readonly kind: "transfer"; readonly to: NodeId | null }
   /** Of the node that is asked. */
   | { readonly kind: "restart" }
-  | ({ readonly kind: "give_up" } & Admission)
+  | ({ readonly kind: "give_up" } & GiveUp)
   /** Forms a cluster of these; asked of the lowest. */
   | { readonly kind: "init"; readonly members: readonly NodeId[] };
 
@@ -38,6 +38,11 @@ export type Errand =
 export interface Admission {
   readonly clusterId: string;
   readonly incarnation: number;
+}
+
+/** `replaces`: the incarnation that is given up; a late errand must not empty the storage that has come after it. */
+export interface GiveUp extends Admission {
+  readonly replaces: number;
 }
 
 export type ErrandRefusal =
@@ -52,6 +57,8 @@ export type ErrandRefusal =
   | "not_all_empty"
   /** The node belongs to another cluster. */
   | "other_cluster"
+  /** The node has another storage by now than the one that was to be given up. */
+  | "superseded"
   | "halted"
   /** So many are open that no more are taken. */
   | "too_many";
@@ -69,6 +76,7 @@ export type ErrandReply =
 
 export interface OpenErrand {
   readonly errand: Exclude<Errand, { readonly kind: "restart" | "give_up" }>;
+  readonly openedAtMs: number;
   readonly deadlineMs: number;
   readonly respond: (reply: ErrandReply) => void;
   tryAtMs: number;
@@ -126,7 +134,7 @@ export function openErrand(state: NodeState, { errand, timeoutMs, respond }: Err
   }
   const tryAtMs = errand.kind === "init" ? nowMs + state.config.electionTimeoutMsMin : nowMs;
   const phase = { kind: "asking", refusal: null } as const;
-  state.errands.push({ errand, deadlineMs: nowMs + timeoutMs, respond, tryAtMs, phase });
+  state.errands.push({ errand, openedAtMs: nowMs, deadlineMs: nowMs + timeoutMs, respond, tryAtMs, phase });
   // A halted node does nothing at the end of its turns.
   if (state.halted !== null) runErrands(state, nowMs, drive);
 }
@@ -206,7 +214,9 @@ function begin(
   }
   const change = changeOf(errand, admission);
   if (change === null) return "invalid_membership";
-  const refusal = changeMember(state, running, change, drive);
+  // What has come within a heartbeat may have been on its way from a node that is down by now.
+  const repliedSinceMs = open.openedAtMs + state.config.heartbeatMs;
+  const refusal = changeMember(state, running, { ...change, repliedSinceMs }, drive);
   if (refusal !== null) return refusal;
   open.phase = { kind: "proposed", index: newestMembership(raft.log).index, term: raft.term, admission };
   return null;
@@ -262,8 +272,12 @@ function outcome(state: NodeState, running: Running, open: OpenErrand): ErrandRe
 // --- what a node does by itself --------------------------------------------------------------------------------------
 
 /** R4. In one commit; the next instance is a lost node (readmission.ts). */
-function giveUp(state: NodeState, { clusterId, incarnation }: Admission, respond: ErrandCall["respond"]): void {
+function giveUp(state: NodeState, { clusterId, incarnation, replaces }: GiveUp, respond: ErrandCall["respond"]): void {
   const { membership } = state.identity;
+  if (state.identity.incarnation !== replaces) {
+    respond(refused("superseded"));
+    return;
+  }
   if (membership.kind !== "empty" && membership.clusterId !== clusterId) {
     respond(refused("other_cluster"));
     return;

@@ -8,10 +8,14 @@ import { askedIncarnation } from "./strangers.ts";
 import { olderMembers } from "./versions.ts";
 
 /** `add`: the node is a learner, and votes as soon as it has caught up; `promote` does not wait for the leader's own turn. */
-export type MemberChange =
+export type MemberChange = (
   | { readonly kind: "add" | "remove" | "promote"; readonly id: NodeId }
   /** It is a learner under this incarnation, which its storage is yet to get (errands.ts R4). */
-  | { readonly kind: "renew"; readonly id: NodeId; readonly incarnation: number };
+  | { readonly kind: "renew"; readonly id: NodeId; readonly incarnation: number }
+) & {
+  /** A majority of those who would vote must have replied since then, by the monotonic clock. */
+  readonly repliedSinceMs?: number;
+};
 
 export type MemberRefusal =
   | Refusal
@@ -38,7 +42,9 @@ export function changeMember(
   if (olderMembers(state, running).length > 0) return "older_member";
   const { membership } = newestMembership(raft.log);
   const { id } = change;
-  const propose = (next: Membership) => drive(state, running, { kind: "change_membership", membership: next }).refusal;
+  const { repliedSinceMs = Number.NEGATIVE_INFINITY } = change;
+  const propose = (next: Membership) =>
+    drive(state, running, { kind: "change_membership", membership: next, repliedSinceMs }).refusal;
   if (change.kind === "remove") return propose(without(membership, id));
   if (change.kind === "promote") {
     if (membership.voters.includes(id)) return "unchanged";

@@ -48,7 +48,7 @@ export async function answerErrand(request: Request, own: OwnErrands): Promise<R
 /** Null: none that this version knows. */
 export function errandFrom(value: unknown): Errand | null {
   if (!isObject(value)) return null;
-  const { kind, id, to, members, clusterId, incarnation } = value;
+  const { kind, id, to, members, clusterId, incarnation, replaces } = value;
   switch (kind) {
     case "add":
     case "remove":
@@ -60,7 +60,8 @@ export function errandFrom(value: unknown): Errand | null {
     case "restart":
       return { kind };
     case "give_up":
-      return typeof clusterId === "string" && isCounter(incarnation) ? { kind, clusterId, incarnation } : null;
+      if (typeof clusterId !== "string" || !isCounter(incarnation) || !isCounter(replaces)) return null;
+      return { kind, clusterId, incarnation, replaces };
     case "init": {
       if (!Array.isArray(members) || !members.every(isNode)) return null;
       const voters = normalMembership({ voters: members, learners: [] })?.voters;

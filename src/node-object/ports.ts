@@ -315,6 +315,8 @@ export interface Watchers {
   send(frames: readonly Frame[], positionsOf: (connection: string) => readonly SavedWatch[]): void;
   /** Its client has taken nothing for too long: the connection ends, with all its watches. Must not throw. */
   drop(connection: string): void;
+  /** All of them, as this node serves nobody any more. Must not throw. */
+  dropAll(): void;
   /**
    * Clients know the cluster by another name from here on: those who keep a socket, and were told the old one when it was
    * opened, must come again. Must not throw.

@@ -127,10 +127,8 @@ export function sendWatchesAway(state: NodeState, running: Running): void {
   running.left = left;
   if (!left) return;
   state.ports.log("info", "is no member any more", { watches: running.hub.watchesCount });
-  for (const connection of [...running.hub.connections.keys()]) {
-    closeWatches(state, connection);
-    state.ports.watchers.drop(connection);
-  }
+  for (const connection of [...running.hub.connections.keys()]) closeWatches(state, connection);
+  state.ports.watchers.dropAll();
 }
 
 /** Sends what is new, and goes on with what is not when its time has come (H3). */

@@ -19,7 +19,6 @@ import {
   broadcastAppend,
   broadcastHeartbeat,
   createProgress,
-  hears,
   sendHeartbeat,
 } from "./replication.ts";
 import {
@@ -34,12 +33,18 @@ import {
   type RaftState,
 } from "./state.ts";
 import { askToCampaign } from "./transfer.ts";
-import type { Membership, NodeId, Refusal } from "./types.ts";
+import type { Event, Membership, NodeId, Refusal } from "./types.ts";
 
-export function onChangeMembership(state: RaftState, wanted: Membership, nowMs: number, out: MutableOutput): void {
+export function onChangeMembership(
+  state: RaftState,
+  { membership: wanted, repliedSinceMs }: Extract<Event, { kind: "change_membership" }>,
+  nowMs: number,
+  out: MutableOutput,
+): void {
   const { role } = state;
   const membership = normalMembership(wanted);
-  out.refusal = role.kind !== "leader" ? "not_leader" : refusalOf(state, role, membership, nowMs);
+  const sinceMs = Math.max(repliedSinceMs ?? Number.NEGATIVE_INFINITY, nowMs - state.config.electionTimeoutMsMax);
+  out.refusal = role.kind !== "leader" ? "not_leader" : refusalOf(state, role, membership, sinceMs, nowMs);
   if (role.kind !== "leader" || membership === null || out.refusal !== null) return;
   const before = membershipOf(state);
   out.proposed = { firstIndex: state.log.lastIndex + 1, term: state.term };
@@ -51,7 +56,13 @@ export function onChangeMembership(state: RaftState, wanted: Membership, nowMs: 
   endRound(state, role, nowMs, out);
 }
 
-function refusalOf(state: RaftState, role: Leader, wanted: Membership | null, nowMs: number): Refusal | null {
+function refusalOf(
+  state: RaftState,
+  role: Leader,
+  wanted: Membership | null,
+  sinceMs: number,
+  nowMs: number,
+): Refusal | null {
   const { commit, log } = state;
   const { index, membership } = newestMembership(log);
   if (wanted === null) return "invalid_membership";
@@ -62,7 +73,12 @@ function refusalOf(state: RaftState, role: Leader, wanted: Membership | null, no
   if (votersApart(membership, wanted) > 1) return "several_voters";
   const added = wanted.voters.find((id) => !membership.voters.includes(id));
   if (added !== undefined && !isCaughtUp(state, role, added, nowMs)) return "not_caught_up";
-  return hasMajority(wanted, (id) => hears(state, role, id, nowMs)) ? null : "quorum_unreachable";
+  return hasMajority(wanted, (id) => hasReplied(state, role, id, sinceMs)) ? null : "quorum_unreachable";
+}
+
+/** G3. The benefit of the doubt that a new leader, or one that wakes, gives its followers is no sign of life. */
+function hasReplied(state: RaftState, role: Leader, id: NodeId, sinceMs: number): boolean {
+  return id === state.config.id || (role.progress.get(id)?.repliedAtMs ?? Number.NEGATIVE_INFINITY) >= sinceMs;
 }
 
 /** G3. A learner that answers and is at most one append behind. */

@@ -40,6 +40,7 @@ export function createProgress(next: number, nowMs: number): Progress {
     inFlight: [],
     probing: false,
     heardAtMs: nowMs,
+    repliedAtMs: Number.NEGATIVE_INFINITY,
     sentCommit: 0,
     clock: null,
     leftAt: null,
@@ -269,6 +270,7 @@ export function onAppendReply(
   const progress = role.progress.get(from);
   if (progress === undefined) return;
   progress.heardAtMs = nowMs;
+  progress.repliedAtMs = nowMs;
   noteClock(state, progress, message.wallMs, nowMs);
   if (message.result.kind === "matched") onMatched(state, role, progress, message.result.index, nowMs);
   else onConflict(state, role, from, progress, message.result, out);

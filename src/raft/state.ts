@@ -134,7 +134,10 @@ export interface Progress {
   readonly inFlight: number[];
   /** A probe is out and unanswered. */
   probing: boolean;
+  /** Of its last reply; where there is none yet, since when it is listened for (so also after a sleep). */
   heardAtMs: number;
+  /** Of its last reply to this leader, asleep or not. */
+  repliedAtMs: number;
   sentCommit: number;
   /** Its wall clock by its replies; null before the first one. */
   clock: ClockSample | null;

@@ -105,7 +105,7 @@ function dispatch(state: RaftState, event: Event, nowMs: number, wallMs: number,
       return;
     case "change_membership":
       if (state.role.kind === "leader") rouse(state, nowMs);
-      onChangeMembership(state, event.membership, nowMs, out);
+      onChangeMembership(state, event, nowMs, out);
       return;
     case "transfer":
       if (state.role.kind === "leader") rouse(state, nowMs);

@@ -126,7 +126,8 @@ export type Event =
   /** For a sleeping leader: look after the members that did not follow it into sleep. An answer wakes it. */
   | { readonly kind: "probe" }
   /** The leader shall change who takes part; answered by `proposed` or `refusal`. Ids in any order. */
-  | { readonly kind: "change_membership"; readonly membership: Membership }
+  /** `repliedSinceMs`: by the monotonic clock; a majority of those who would vote must have replied since (default: lately). */
+  | { readonly kind: "change_membership"; readonly membership: Membership; readonly repliedSinceMs?: number }
   /** The leader shall hand its leadership over to this voter; answered by `refusal` (null: it tries). */
   | { readonly kind: "transfer"; readonly to: NodeId }
   /**

@@ -261,6 +261,7 @@ export class NodeInstance {
           connections.send(frames, positionsOf);
         },
         drop: (connection) => connections.drop(connection),
+        dropAll: () => connections.dropAll(),
         renamed: () => connections.renamed(),
         topic: (topic, payload) => {
           surroundings.noteActivity();

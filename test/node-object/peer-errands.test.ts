@@ -12,7 +12,7 @@ const ERRANDS: readonly Errand[] = [
   { kind: "transfer", to: null },
   { kind: "transfer", to: 2 },
   { kind: "restart" },
-  { kind: "give_up", clusterId: "c", incarnation: 77 },
+  { kind: "give_up", clusterId: "c", incarnation: 77, replaces: 7 },
   { kind: "init", members: [1, 2, 3] },
 ];
 

@@ -101,11 +101,42 @@ test("a node that halted over a damaged row is repaired, asked at itself, and ta
   expect((await cluster.put(node, "/after", 1)).status).toBe(200);
 });
 
+/** Server-sent events of a node, until they end. */
+async function stream(node: number, path: string): Promise<{ readonly ended: Promise<unknown> }> {
+  const headers = { accept: "text/event-stream" };
+  const response = await fetch(`${cluster.five.urls[node - 1]}${path}`, {
+    headers,
+    signal: AbortSignal.timeout(20_000),
+  });
+  expect(response.status).toBe(200);
+  return { ended: response.text() };
+}
+
+test("what the majority needs is not given up, also when the others have died just now", async () => {
+  const leader = await cluster.settled();
+  const [first = 0, second = 0, third = 0] = NODE_IDS.filter((id) => id !== leader);
+  for (const isAsleep of [false, true]) {
+    if (isAsleep) await until(leader, ({ quiescent }) => quiescent);
+    await cluster.five.kill(first, second);
+    const options = { timeoutMs: 3000 };
+    const repair = admin(leader).repair(third, { ...options, force: true });
+    await expect(repair).rejects.toMatchObject({ code: "admin_refused", reason: "would_cost_majority" });
+    const removal = admin(leader).members.remove(third, options);
+    await expect(removal).rejects.toMatchObject({ code: "admin_refused", reason: "quorum_unreachable" });
+    expect((await cluster.put(third, "/still", 1)).status).toBe(200);
+    await cluster.five.restart(first, second);
+    await cluster.settled();
+  }
+});
+
 test("a process leaves the cluster and comes back; meanwhile its clients are sent elsewhere", async () => {
   const leader = await cluster.settled();
   const node = other(leader);
   const { members } = admin(leader);
+  const streams = ["/v1/watch?prefix=/k/", "/v1/topics/t"].map((path) => stream(node, path));
+  const open = await Promise.all(streams);
   expect(await members.remove(node)).toMatchObject({ outcome: "done" });
+  await Promise.all(open.map(({ ended }) => ended));
   await until(node, ({ member }) => member === null);
   expect(await cluster.get(node, "/k/1")).toMatchObject({ status: 503, body: { reason: "not_a_member" } });
   expect((await cluster.send(node, "GET", "/readyz")).status).toBe(503);

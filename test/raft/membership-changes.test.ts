@@ -13,6 +13,7 @@ import {
   HEARTBEAT_MS,
   happen,
   lead,
+  leadAndCommit,
   leaderRole,
   leading,
   matched,
@@ -133,6 +134,25 @@ describe("a change is refused", () => {
     expect(refused(state, members([1, 2, 3], [3]))).toBe("invalid_membership");
     expect(refused(state, members([3, 2, 1], [4], "x"))).toBe("unchanged");
     expect(change(state, members([1, 2, 3], [4], "y")).refusal).toBeNull();
+  });
+
+  test("while a new leader, or one that wakes, has no sign of life of a majority", () => {
+    const state = raft({ base: positionOf(0, 0, members([1, 2, 3, 4, 5])) });
+    leadAndCommit(state);
+    for (const id of [2, 3]) receive(state, id, matched(1, 1));
+    expect(refused(state, members([1, 2, 4, 5]))).toBe("quorum_unreachable");
+    const awake = leaderRole(state);
+    tick(state, HEARTBEAT_MS);
+    for (const id of [2, 3, 4, 5]) receive(state, id, matched(1, 1), HEARTBEAT_MS);
+    tick(state, 2 * HEARTBEAT_MS); // all hear how far it is committed
+    happen(state, { kind: "quiesce" }, 2 * HEARTBEAT_MS);
+    expect(isAsleep(state)).toBe(true);
+    const nowMs = 10 * ELECTION_MS_MAX;
+    happen(state, { kind: "wake" }, nowMs);
+    expect(awake.progress.get(2)?.heardAtMs).toBe(nowMs);
+    expect(refused(state, members([1, 2, 4, 5]), nowMs)).toBe("quorum_unreachable");
+    for (const id of [2, 4]) receive(state, id, matched(1, 1), nowMs);
+    expect(change(state, members([1, 2, 4, 5]), nowMs).refusal).toBeNull();
   });
 
   test("if the leader does not reach a majority of what would be the voters: it could never be committed", () => {

@@ -197,6 +197,9 @@ export function createWatchers(world: World, instance: Instance): Watchers {
       if (instance.turn === null || instance.turn.died !== null) return;
       for (const socket of [...host.sockets]) if (socket.instance === instance) dropSocket(world, socket);
     },
+    dropAll() {
+      for (const socket of [...host.sockets]) if (socket.instance === instance) dropSocket(world, socket);
+    },
     drop(connection) {
       for (const socket of [...host.sockets]) {
         if (socket.instance === instance && socket.id === connection) dropSocket(world, socket);

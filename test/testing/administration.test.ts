@@ -75,6 +75,20 @@ describe("forming with fewer nodes", () => {
     await cluster.close();
   });
 
+  test("is not told to repair a leader that the majority needs, and goes on serving when it refuses", async () => {
+    const cluster = await startTestCluster({ seed: 6 });
+    const leader = cluster.leader() ?? 0;
+    const others = cluster.nodes.filter((id) => id !== leader);
+    const [first = 0, second = 0, ...down] = others;
+    await cluster.partition([[leader, first, second], ...down.map((id) => [id])]);
+    await cluster.finish(cluster.client({ node: first }).kv.put("/a", 1));
+    const refused = await ask(cluster, leader, `nodes/${leader}/repair`, { force: true });
+    expect(refused).toMatchObject({ status: 409, body: { reason: "would_cost_majority" } });
+    await cluster.finish(cluster.client({ node: first }).kv.put("/a", 2));
+    expect((await shown(cluster, first)).membership).toMatchObject({ voters: cluster.nodes, learners: [] });
+    await cluster.close();
+  });
+
   test("takes so many requests at a time, and refuses the others at once", async () => {
     const cluster = await startTestCluster({ seed: 5 });
     const leader = cluster.leader() ?? 0;

@@ -24,8 +24,13 @@ function renewed(stage: Stage, leader: NodeId, id: NodeId): Admission {
   return reply.admission;
 }
 
-function gaveUp(stage: Stage, id: NodeId, admission: Admission): ErrandReply {
-  return stage.answerTo(stage.administer(id, { kind: "give_up", ...admission }));
+function gaveUp(stage: Stage, id: NodeId, admission: Admission, replaces = storageOf(stage, id)): ErrandReply {
+  return stage.answerTo(stage.administer(id, { kind: "give_up", ...admission, replaces }));
+}
+
+/** The incarnation of what the node has on its disk. */
+function storageOf(stage: Stage, id: NodeId): number {
+  return stage.host(id).disk.identity?.incarnation ?? 0;
 }
 
 function isBack(stage: Stage, id: NodeId, { incarnation }: Admission): boolean {
@@ -34,6 +39,23 @@ function isBack(stage: Stage, id: NodeId, { incarnation }: Admission): boolean {
   const status = stage.status(id);
   return status.incarnation === incarnation && status.member === "voter" && status.state === "formed";
 }
+
+describe("a node that votes again", () => {
+  test("does not give up what it has for a repair of the storage before", () => {
+    const stage = formed({ logKeepEntries: 10 });
+    const [leader, victim] = stage.cast();
+    stage.written(leader, put("k", 1));
+    stage.settle();
+    const before = storageOf(stage, victim);
+    const late = renewed(stage, leader, victim);
+    const admission = renewed(stage, leader, victim);
+    expect(gaveUp(stage, victim, admission)).toMatchObject({ kind: "done" });
+    stage.until("it is back", () => isBack(stage, victim, admission));
+    expect(gaveUp(stage, victim, late, before)).toEqual({ kind: "refused", refusal: "superseded" });
+    stage.run(1000);
+    expect(isBack(stage, victim, admission)).toBe(true);
+  });
+});
 
 describe("a halted node", () => {
   test("gives up everything in one step and votes again with the state of the others", () => {
@@ -71,7 +93,11 @@ describe("a halted node", () => {
       const admission = renewed(stage, leader, victim);
       stage.onStatement = (one) =>
         one.node === victim && one.kind === "reset" && one.when === when ? "crash" : undefined;
-      const pending = stage.administer(victim, { kind: "give_up", ...admission });
+      const pending = stage.administer(victim, {
+        kind: "give_up",
+        ...admission,
+        replaces: storageOf(stage, victim),
+      });
       stage.until("the process dies", () => pending.lost !== null);
       stage.onStatement = null;
       // Neither is durable: the turn was not.
