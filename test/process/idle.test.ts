@@ -17,8 +17,7 @@ import { startWranglerDev } from "../../scripts/local-cluster/wrangler-dev.ts";
 import { startFiveTest } from "./five-cluster.ts";
 import { type LogLine, structured } from "./workerd-cluster.ts";
 
-/** `IDLE_S=60` for the whole minute: here it is what keeps the suite short. */
-const IDLE_MS = Number(process.env.IDLE_S ?? 30) * 1000;
+const IDLE_MS = 60_000;
 const WATCHES = 50;
 const LEASES = 50;
 /** QUIESCE_AFTER_MS, and what a busy machine adds. */

@@ -8,8 +8,8 @@ import { runWithNemesis } from "../nemesis/run.ts";
 import { summaryOf, summaryText } from "../nemesis/summary.ts";
 
 const SEED_DEFAULT = 20_261;
-/** Of faults. With the start, the end and the checks it is about a minute. */
-const DURATION_MS = 35_000;
+/** Of faults. */
+const DURATION_MS = 60_000;
 const KINDS_MIN = 4;
 /** Above all bounds of a run: one that fails says by which of them. */
 const TEST_MS_MAX = 300_000;
