@@ -122,7 +122,7 @@ function route(state: NodeState, call: Call): void {
   const { queue, outbound } = state.calls;
   const isHere = leader === state.config.id;
   if (isHere && isRefusedForSpace(state, running, call)) {
-    close(state, call, call.exposed ? { kind: "unknown" } : { kind: "outcome", outcome: NO_SPACE });
+    close(state, call, { kind: "outcome", outcome: NO_SPACE });
     return;
   }
   const next = isHere ? queue : outbound;
@@ -239,8 +239,14 @@ export function close(state: NodeState, call: Call, reply: CallReply): void {
     state.calls.byIndex.delete(call.phase.index);
   }
   state.calls.queuedBytes -= call.payloadBytes;
-  const definite = reply.kind === "not_leader" || reply.kind === "overloaded";
-  call.respond(call.exposed && definite ? { kind: "unknown" } : reply);
+  // An earlier try may stand in a log, and be carried out yet, whatever the last one was answered.
+  call.respond(call.exposed && isRefusal(reply) ? { kind: "unknown" } : reply);
+}
+
+/** Refused before it came to the log. */
+function isRefusal(reply: CallReply): boolean {
+  if (reply.kind !== "outcome") return reply.kind !== "unknown";
+  return !reply.outcome.ok && reply.outcome.error.code === "no_space";
 }
 
 function outcomeOf(state: NodeState, reply: CallReply): Outcome<CommandResult> {

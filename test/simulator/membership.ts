@@ -26,7 +26,8 @@ function membershipsInPlay(world: World): Membership[] {
     const newest = entry === undefined ? null : parseMembership(entry.payload);
     found.push(newest ?? membershipInForce(world));
   }
-  return found;
+  // A learner may be made a voter at any moment, also one whose damage nobody has noticed yet.
+  return found.flatMap((one) => [one, { ...one, voters: [...one.voters, ...one.learners] }]);
 }
 
 /** The storage that this membership means is gone, or has gone bad. */

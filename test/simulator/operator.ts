@@ -16,6 +16,7 @@ const OUT_MS_MAX = 2000;
 /** An operator who is refused asks again, but not for ever. */
 const ADD_PAUSE_MS = 40;
 const ADD_TRIES_MAX = 50;
+const WAKE_MS = 500;
 
 /** A leader that can be asked now, and the membership that it goes by. */
 function leaderNow(world: World): { readonly leader: Instance; readonly membership: Membership } | null {
@@ -60,9 +61,21 @@ function addLater(world: World, delayMs: number, tries: number): void {
 /** Takes in the lowest that is out; false if nobody is, or not now. */
 export function addRemoved(world: World): boolean {
   const found = leaderNow(world);
-  const host = found === null ? undefined : removedHosts(world, found.membership)[0];
-  if (found === null || host === undefined) return false;
+  if (found === null) {
+    wakeAll(world);
+    return false;
+  }
+  const host = removedHosts(world, found.membership)[0];
+  if (host === undefined) return false;
   return begun(world, found.leader, (runtime) => runtime.changeMember({ kind: "add", id: host.id }));
+}
+
+/** Who asks for something wakes the cluster, whether it is done or not. */
+function wakeAll(world: World): void {
+  for (const { live, pausedUntil } of world.hosts) {
+    if (live === null || !live.running || pausedUntil > world.now) continue;
+    runTurn(world, live, () => live.runtime.barrier({ timeoutMs: WAKE_MS, respond: () => {} }));
+  }
 }
 
 export function transferLeadership(world: World): boolean {

@@ -22,6 +22,33 @@ function listen(stage: Stage, node: number): string[] {
 }
 
 describe("a forwarded write", () => {
+  test("whose first try may have been carried out is not refused for what a later one was told", () => {
+    const stage = formed();
+    const [leader, follower] = stage.cast();
+    const ids: number[] = [];
+    let header: PeerEnvelope | null = null;
+    stage.rules = [
+      (envelope) => {
+        const { from, to, body } = envelope;
+        if (from === leader && to === follower) header = envelope;
+        // The first try comes, the others do not; no answer comes back.
+        if (body.kind === "forward") return ids.push(...body.calls.map(({ id }) => id)) > 1 ? "drop" : undefined;
+        return body.kind === "forward_reply" ? "drop" : undefined;
+      },
+    ];
+    const write = stage.write(follower, put("k", 1), { idempotency: idempotency("K"), timeoutMs: 30_000 });
+    stage.until("it is tried again", () => ids.length > 1);
+    const full = { ok: false, revision: 0, error: { code: "no_space", detail: "full" } };
+    const outcome = { kind: "outcome", outcome: JSON.stringify(full) } as const;
+    const [, second = 0] = ids;
+    const body = { kind: "forward_reply", replies: [{ id: second, outcome }] } as const;
+    if (header === null) throw new Error("the leader has said nothing");
+    stage.deliver({ ...(header as PeerEnvelope), body });
+    stage.run(20);
+    expect(codeOf(write)).toBe("timeout");
+    expect(stage.value(leader, "k")).toBe(1);
+  });
+
   test("that arrives three times is proposed once and answered once", () => {
     const stage = formed();
     const [leader, follower] = stage.cast();
