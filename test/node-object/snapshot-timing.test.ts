@@ -50,7 +50,7 @@ test("turns of a snapshot", { timeout: 240_000 }, async () => {
       await sync();
     }
     for (let from = 0; from < 20_000; from += 500) {
-      timings.time("write of 500 old rows", () => storage.write({ state: rows(from * 7, 500) }));
+      timings.time("write of 500 old rows", () => storage.write({ state: rows(from * 2, 500) }));
       await sync();
     }
     const manifest = timings.time("begin", () => storage.snapshot.begin(POSITION));
