@@ -4,7 +4,7 @@
  * Method: clusters side by side in real time: the bytes on the links between five processes, the CPU time of each process,
  * and the nodes' own lines.
  */
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -82,10 +82,15 @@ async function startDev(name: string): Promise<Idle> {
   return {
     watched: [leader, ...others].map((id) => `${url}/v1/watch?node=${id}&prefix=/idle/`),
     log,
-    cpuSeconds: () => new Map(groups.flatMap((group) => [...(processCpuSeconds(group) ?? [])])),
+    // What wrangler itself does while it waits for changes of the source is not the nodes' doing.
+    cpuSeconds: () => new Map(groups.flatMap((group) => [...(processCpuSeconds(group) ?? [])].filter(isRuntime))),
     bytesBetweenNodes: () => null,
     stop: () => dev.stop(),
   };
+}
+
+function isRuntime([pid]: readonly [pid: number, seconds: number]): boolean {
+  return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "workerd";
 }
 
 const STARTS: readonly (readonly [string, () => Promise<Idle>])[] = [
